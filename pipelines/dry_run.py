@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from private_topk.pipelines.budget.composition import UNITS
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.promise import promised
@@ -84,16 +83,11 @@ def _privacy(report: Report) -> str:
     manifest = report.manifest
     if manifest.privacy is None:
         return "none: this ranking is for a test"
-    more, declared = "", manifest.privacy
-    if report.corrects and declared.of_all_windows:  # what other periods cost is not known here
-        more = "; a correction comes on top of what the periods share"
-        one = {"unit": UNITS["user-window"], "windows": 1, "windows_of_a_user": None}
-        manifest = msgspec.structs.replace(manifest, privacy=msgspec.structs.replace(declared, **one))
     privacy, everything = promised([(manifest, Windows.of(report.question.period))])
     manifest = msgspec.structs.replace(manifest, privacy=privacy, all_windows=everything)
     share = privacy.share_of_a_window
     each = "" if share is None else f"; {shared_by(manifest)}: {in_numbers(share)} each"
-    return f"{promise(manifest)}{each}{more}"
+    return f"{promise(manifest)}{each}"
 
 
 def _release(report: Report) -> str:

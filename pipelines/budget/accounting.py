@@ -317,18 +317,23 @@ def heaviest(budget: Budget, charges: Sequence[Charge], near: Windows | None = N
     Args:
         near: look only at slices that these windows overlap.
     """
-    return max(_units(budget.unit, charges, near), key=lambda unit: budget.used(Cost.sum(unit)), default=[])
+    return max(units(budget.unit, charges, near), key=lambda unit: budget.used(Cost.sum(unit)), default=[])
 
 
 def most(unit: str, charges: Sequence[Charge]) -> Cost:
     """An upper bound on what any privacy unit has spent: the largest of each sum over all units."""
-    spent = [Cost.sum(each) for each in _units(unit, charges)] or [Cost.sum([])]
+    return largest_sums(units(unit, charges))
+
+
+def largest_sums(spending: Sequence[Sequence[tuple[int, Cost]]]) -> Cost:
+    """The largest of each sum over the spending of some privacy units."""
+    spent = [Cost.sum(each) for each in spending] or [Cost.sum([])]
     tail = max(each.delta - each.zcdp_delta for each in spent)
     epsilon, rho, rest = (max(getattr(each, name) for each in spent) for name in ("epsilon", "rho", "zcdp_delta"))
     return Cost(epsilon, rest + tail, rho, rest, gdp=all(each.gdp for each in spent))
 
 
-def _units(unit: str, charges: Sequence[Charge], near: Windows | None = None) -> list[list[tuple[int, Cost]]]:
+def units(unit: str, charges: Sequence[Charge], near: Windows | None = None) -> list[list[tuple[int, Cost]]]:
     """The spending of every privacy unit: of every charge, in how many windows the unit is, and what a window costs.
 
     A `user` is in all windows, or in as many as a bound allows. For `user-window` the unit is a user's rows within one

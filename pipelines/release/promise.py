@@ -13,14 +13,12 @@ from typing import Any
 
 import msgspec
 
-from private_topk.pipelines.budget.accounting import Charge, most
+from private_topk.pipelines.budget.accounting import Charge, largest_sums, most, units
 from private_topk.pipelines.budget.sharing import over_windows
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.release.manifest import BudgetFacts, Manifest, PrivacyFacts, Publication, Zcdp
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.stated import number
-
-_ONE = Cost(Fraction(1))
 
 
 def promised(published: Iterable[tuple[Manifest, Windows]]) -> tuple[PrivacyFacts, BudgetFacts | None]:
@@ -28,7 +26,8 @@ def promised(published: Iterable[tuple[Manifest, Windows]]) -> tuple[PrivacyFact
 
     A unit is protected by the budget that was declared, as long as it is in no more windows than that was declared
     for. It is in more where windows were published again, or where the sliding windows of several releases overlap:
-    then it is protected by what all of these cost together, and so where the budget has changed.
+    then it is protected by what all of these cost together, and so where the budget has changed. The windows of the
+    declared budget that are not among the published ones count too: they were published elsewhere, or will be.
 
     Args:
         published: private releases with the same privacy unit, and windows of theirs. The same release may come several
@@ -51,8 +50,10 @@ def promised(published: Iterable[tuple[Manifest, Windows]]) -> tuple[PrivacyFact
     delta = max(each.cost.delta for each in charges)
     if unit == "user":  # as a ledger whose total this is shared from: it keeps the delta of a single ranking
         delta /= declared.rankings_of_a_user_in_a_window or 1
-    if changed or dearer or _reached(unit, charges) > _covered(first):
-        declared = _restated(declared, most(unit, charges), delta, everything.number, _reached(unit, charges))
+    once = replace(charges[0], windows=everything, windows_of_a_user=_bound(first, everything))
+    spent, reached = _with_the_rest(unit, charges, once, _covered(first))
+    if changed or dearer or reached > _covered(first):
+        declared = _restated(declared, spent, delta, max(everything.number, declared.windows or 1), reached)
     if unit == "user" or everything.number == 1:
         return declared, None
     return declared, _budget(*over_windows(most("user", charges), delta))
@@ -114,14 +115,24 @@ def _covered(manifest: Manifest) -> int:
     return declared.windows_of_a_user or declared.windows or 1
 
 
-def _reached(unit: str, charges: Iterable[Charge]) -> int:
-    """How many of the windows the unit is in that is in most of them."""
-    return int(most(unit, [replace(charge, cost=_ONE) for charge in charges]).epsilon)
+def _with_the_rest(unit: str, charges: Sequence[Charge], once: Charge, covered: int) -> tuple[Cost, int]:
+    """What a unit has spent and will have at most, and in how many windows, each as often as it is published.
+
+    Args:
+        once: every window of the charges once, at the price of one that is still to come.
+        covered: how many windows a unit is in when all have come.
+    """
+    spent = [[*each, (max(covered - seen, 0), cost)] for *each, (seen, cost) in units(unit, [*charges, once])]
+    return largest_sums(spent), max(sum(number for number, _ in each) for each in spent)
+
+
+def _bound(manifest: Manifest, windows: Windows) -> int | None:
+    bound = _declared(manifest).windows_of_a_user
+    return None if bound is None else min(bound, windows.number)
 
 
 def _charge(manifest: Manifest, windows: Windows) -> Charge:
-    bound = _declared(manifest).windows_of_a_user
-    return Charge(windows, cost_of_a_window(manifest), None if bound is None else min(bound, windows.number))
+    return Charge(windows, cost_of_a_window(manifest), _bound(manifest, windows))
 
 
 def cost_of_a_window(manifest: Manifest) -> Cost:
@@ -147,9 +158,11 @@ def _decimal(value: float) -> Fraction:
 
 
 def _restated(declared: PrivacyFacts, spent: Cost, delta: Fraction, windows: int, reached: int) -> PrivacyFacts:
-    """The promise of a unit that is in more windows than its budget was declared for."""
-    epsilon, delta = over_windows(spent, delta)
-    pure = declared.guarantee == "pure" and not delta
+    """The promise of a unit that is in more windows than its budget was declared for. A pure one stays pure: whoever
+    declared no delta gets none.
+    """
+    pure = declared.guarantee == "pure" and not spent.delta
+    epsilon, delta = (spent.epsilon, spent.delta) if pure else over_windows(spent, delta)
     facts: dict[str, Any] = {"epsilon": _rounded(epsilon), "delta": _rounded(delta)}
     facts |= {"guarantee": "pure" if pure else "approximate"}
     if declared.windows is not None:

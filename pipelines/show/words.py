@@ -45,6 +45,11 @@ def in_words(report: PublishedReport) -> list[str]:
     if corrected := manifest.corrects:
         names = ", ".join(each.release_id for each in corrected)
         sentences.append(f"This corrects {names}, published too: these numbers count all that was published.")
+    if privacy.of_all_windows and windows < (privacy.windows or 1):
+        sentences.append(
+            "Windows that are not shown here count as published once each: a correction of one of them adds to these "
+            "numbers."
+        )
     if report.lost:
         sentences += what_is_lost(report)
     if everything := manifest.all_windows:

@@ -107,7 +107,8 @@ def publish(question: Question, path: str, corrects: tuple[Publication, ...] = (
 
 
 def plainly(unit: str, releases: Sequence[Sequence[Any]], horizon: int) -> tuple[Fraction, Fraction | None]:
-    """How many windows' shares of a budget of 1 the unit costs, and a user in all windows.
+    """How many windows' shares of a budget of 1 the unit costs, and a user in all windows. A window that the budget
+    is shared over and that is not among these is paid for too.
 
     Args:
         releases: the windows of each.
@@ -118,11 +119,13 @@ def plainly(unit: str, releases: Sequence[Sequence[Any]], horizon: int) -> tuple
     def met(window: Any, those: Sequence[Any]) -> int:  # noqa: ANN401 - bounds
         return sum(window.start < other.end and other.start < window.end for other in those)
 
+    once = {(window.start, window.end): window for window in windows}.values()
     if unit == "user":
-        return max(Fraction(1), Fraction(len(windows), horizon or len(releases[0]))), None
-    share = Fraction(1, max(met(window, releases[0]) for window in releases[0]))
-    several = len({(window.start, window.end) for window in windows}) > 1
-    return max(met(window, windows) for window in windows) * share, len(windows) * share if several else None
+        covered = horizon or len(releases[0])
+        return Fraction(len(windows) + max(covered - len(once), 0), covered), None
+    covered = max(met(window, releases[0]) for window in releases[0])
+    most = max(met(window, windows) + max(covered - met(window, once), 0) for window in once)
+    return Fraction(most, covered), Fraction(len(windows), covered) if len(once) > 1 else None
 
 
 def budget(epsilon: float | Fraction, delta: float | Fraction) -> Any:  # noqa: ANN401 - nearly these two
@@ -242,6 +245,24 @@ def test_a_correction_counts_what_it_corrects_in_every_place() -> None:
     assert "This corrects r, published too" in " ".join(command("show", "r.csv").out.split())
 
 
+@pytest.mark.parametrize("shown", ["C", "1C", "12C", "2C", "1234C"])
+def test_a_correction_adds_to_the_whole_horizon(shown: str) -> None:
+    """Whichever of its windows are shown, or published yet, and in every place."""
+    places = [f"{each}.csv" for each in shown]
+    for name, day, corrects in (
+        *((str(day), day, ()) for day in range(1, 5)),
+        ("C", 1, (Publication(release_id="1", epsilon=15.0, delta=0.0),)),
+    ):
+        period = Period.of(f"2026-01-0{day + 4}", f"2026-01-0{day + 5}", "1d")
+        asked = {"period": period, "privacy_unit": "user", "horizon": 4, "release": Release(KEY, name)}
+        publish(question_of(1, Joint(60.0), ["tea"], **asked), f"{name}.csv", corrects)
+    for place, said in everywhere(*places):
+        assert said == [(75, 0)], place
+    told = " ".join(command("show", *places).out.split())
+    assert "in all 4 windows together" in told
+    assert ("a correction of one of them adds to these numbers" in told) is ("1234" not in shown)
+
+
 def _of_a_year(question: Question) -> tuple[Fraction, Fraction]:
     cost = cost_of(question.top_k)
     return over_windows(52 * cost, cost.delta)
@@ -325,7 +346,8 @@ def test_a_budget_that_changed_is_promised_at_its_dearest_or_as_the_sum(unit: st
             privacy, everything = promise_of(order)
             assert privacy.epsilon >= float(least) * (1 - 1e-6), (mechanism, privacy)
             if unit == "user":
-                assert privacy.windows == 2 and everything is None
+                assert privacy.windows == 4 and everything is None
+                assert promise_of([*order[:1], *order])[0] == privacy
 
 
 def test_a_group_more_is_a_change_of_a_series_and_no_other_series() -> None:

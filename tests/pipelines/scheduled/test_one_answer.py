@@ -195,7 +195,7 @@ def test_a_correction_is_a_publication_of_its_own(folder: Path, capsys: pytest.C
 def test_a_correction_is_judged_by_what_it_corrects_and_says_what_it_asks_otherwise(
     folder: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    """By the latest publication, also of the periods before; and its promise is of the window whose rankings it has."""
+    """By the latest publication, also of the periods before; and its promise is of all that is published."""
     text = CHARGED.partition("ledger:")[0].replace("horizon: 4", "horizon: 6")
     text = text.replace("epsilon: 1", "epsilon: 9\n  publish_counts: 3\n  privacy_unit: user")
     (folder / "weekly.yaml").write_text(text)
@@ -214,8 +214,8 @@ def test_a_correction_is_judged_by_what_it_corrects_and_says_what_it_asks_otherw
     assert "weekly-2026-01-05.correction-again.csv" in found["recall"], found["recall"]
     changed = f"{base}/correction-again was published with k 3 (now 2): `show` marks where that changed"
     assert found["series"] == changed
-    assert found["privacy"].startswith("epsilon 8 for one user's rows within one window; basic composition over 4 ")
-    assert found["privacy"].endswith("2 each; a correction comes on top of what the periods share")
+    assert found["privacy"].startswith("epsilon 18 for one user's rows in all windows; basic composition over 6 ")
+    assert found["privacy"].endswith("over 3 publications that were corrected: epsilon 2 each")
     assert "weekly-2026-01-12.csv" in told(*SECOND, "--correction", "1")["recall"]
     assert "weekly-2026-01-12.csv" in (third := told("--window-end", "2026-01-26"))["recall"]
     assert third["privacy"].startswith("epsilon 12 for one user's rows in all windows")
@@ -227,7 +227,9 @@ def test_a_correction_is_judged_by_what_it_corrects_and_says_what_it_asks_otherw
 
 @pytest.mark.parametrize("name", ["peeling", "gaussian"])
 def test_a_correction_of_a_changed_report_adds_up_as_its_ledger_does(folder: Path, name: str) -> None:
-    """By the rhos of all that was published, also of what is named by the correction's manifest alone."""
+    """By the rhos of all that was published, also of what is named by the correction's manifest alone, and of the 50
+    periods that will be.
+    """
     text = CHARGED.replace("horizon: 4", "horizon: 52").replace("joint", name)
     text = text.replace("epsilon: 1", "epsilon: 1\n  delta: 1e-6\n  privacy_unit: user").replace("plays", "heard")
     budget = f"budget create --ledger sqlite:///{folder}/budget.db --dataset heard --epsilon 2 --delta 2e-6"
@@ -235,7 +237,8 @@ def test_a_correction_of_a_changed_report_adds_up_as_its_ledger_does(folder: Pat
     for epsilon, words in ((1, FIRST), (0.8, SECOND), (0.8, (*FIRST, "--correction", "1"))):
         (folder / "weekly.yaml").write_text(text.replace("epsilon: 1", f"epsilon: {epsilon}"))
         assert report(folder, *words) == 0
-    spent = Cost.sum((1, charge.cost) for charge in Ledger(f"sqlite:///{folder}/budget.db").read().charges)
+    charges = Ledger(f"sqlite:///{folder}/budget.db").read().charges
+    spent = Cost.sum([*((1, charge.cost) for charge in charges), (50, charges[-1].cost)])
     shown = read_published(str(folder / "out")).manifest
     assert shown is not None and shown.privacy is not None
     within = gaussian_epsilon if name == "gaussian" else epsilon_within

@@ -16,7 +16,7 @@ from private_topk.pipelines.options import Options, inputs_of, require
 from private_topk.pipelines.question import Question, asked_by, declared_period
 from private_topk.pipelines.registry import sink_of, source_of
 from private_topk.pipelines.release.describe import manifest_of
-from private_topk.pipelines.release.identity import fingerprint
+from private_topk.pipelines.release.identity import fingerprint, identity_of
 from private_topk.pipelines.release.input_record import InputRecord
 from private_topk.pipelines.release.manifest import Manifest, Publication
 from private_topk.pipelines.sinks.sink import Sink
@@ -140,7 +140,8 @@ class Report:
         assert self.account is not None
         release = self.question.release
         try:
-            key_id, identity = release.key.key_id(), self._fingerprint() if identity is None else identity
+            key_id, stream = release.key.key_id(), self._stream()
+            identity = self._fingerprint() if identity is None else identity
         except InvalidArgument as error:
             if error.field != "release_key":
                 raise
@@ -150,18 +151,26 @@ class Report:
             dataset=self.account.dataset,
             key_id=key_id,
             fingerprint=identity,
+            stream=stream,
             rows=self._rows(),
         )
 
     def _fingerprint(self) -> str:
         """The fingerprint of the input; of a stream, whose contents are not known yet, with the place of its output."""
-        key, period = self.question.release.key, self.question.period
+        key = self.question.release.key
         source = self.source.identity(key, self.question.period)
+        return source if self.source.bounded else fingerprint({"stream": source, "output": self._output()}, key)
+
+    def _output(self) -> str:
+        uri = (self.sink.files(self.question.period) or [self.sink.uri])[0]
+        return os.path.realpath(uri) if is_local(uri) else uri
+
+    def _stream(self) -> dict[str, Any] | None:
+        """What the fingerprint of a stream is of, in words: a refusal names what has changed. None of bounded input."""
         if self.source.bounded:
-            return source
-        uri = (self.sink.files(period) or [self.sink.uri])[0]
-        output = os.path.realpath(uri) if is_local(uri) else uri
-        return fingerprint({"stream": source, "output": output}, key)
+            return None
+        read = identity_of(self.source.identified())
+        return {"input": read.get("uri", self.source.uri), "output": self._output(), "read": read}
 
     def _rows(self) -> dict[str, str]:
         """The columns that define users, and times where there are windows."""

@@ -78,6 +78,7 @@ class Entry(Charge):
         release_id, key_id, fingerprint, rows: as in `Request`.
         question: JSON of all that the answer depends on but key, id and data, for `asks_as`.
         mechanism, k: of a ranking, where these were named.
+        stream: JSON of what the fingerprint of a stream is of; None of other input, and of charges of older versions.
         charged, finished: moments in UTC.
         outcome: "started", "released" or "failed"; or `ADOPTED`.
     """
@@ -96,6 +97,7 @@ class Entry(Charge):
     charged: str = ""
     finished: str | None = None
     outcome: str = "started"
+    stream: str | None = None
 
     def asks_as(self, earlier: Entry) -> bool:
         """Whether both ask the same, of the same windows: `day` and `1d` are one, where their moments are."""

@@ -30,7 +30,7 @@ from private_topk.pipelines.budget.accounting import (
 from private_topk.pipelines.budget.rows import BROKEN, check_legible, moment
 from private_topk.pipelines.budget.sharing import cost_of, windows_paid_for
 from private_topk.pipelines.budget.windows import Windows
-from private_topk.pipelines.differences import differing, told
+from private_topk.pipelines.differences import differences, differing, told
 from private_topk.pipelines.process import RunFailed
 from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, literal, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
@@ -78,6 +78,7 @@ class Request:
         parameters: all that the answer depends on but key, id and data, with the name of the `mechanism`; must be JSON.
         windows: those that are published.
         cost: of one of the windows.
+        stream: of an input without an end, what the fingerprint is of, in words; None for other input.
         rows: how the dataset is read, by field name: `user_column`, `time_column`, `time_unit`. A dataset keeps those
             of its first charge, since by another column of users or of times the same rows would have spent nothing.
         windows_of_a_user: how many of the windows one user can change, where that is bounded; None for all.
@@ -93,6 +94,7 @@ class Request:
     cost: Cost
     rows: Mapping[str, str] = field(default_factory=dict)
     windows_of_a_user: int | None = None
+    stream: Mapping[str, Any] | None = field(default=None, repr=False)
 
     @classmethod
     def of(
@@ -105,6 +107,7 @@ class Request:
         unit: str = "user-window",
         parameters: Mapping[str, Any] = MappingProxyType({}),
         rows: Mapping[str, str] = MappingProxyType({}),
+        stream: Mapping[str, Any] | None = None,
     ) -> Request:
         """What the rankings of a `PrivateTopK` cost, before the pipeline that it is in runs; those of a question too.
 
@@ -133,6 +136,7 @@ class Request:
             cost=cost_of(top_k),
             rows=rows,
             windows_of_a_user=None if top_k.max_windows_per_user is None else windows_paid_for(top_k, period),
+            stream=stream,
         )
 
     @property
@@ -153,6 +157,7 @@ class Request:
             mechanism=None if given.get("mechanism") is None else str(given["mechanism"]),
             k=k if type(k) is int and 0 < k < 1 << 63 else None,
             neighbours=str(given.get("neighbours", "add-remove")),
+            stream=None if self.stream is None else json.dumps(self.stream, sort_keys=True),
             **{name: getattr(self, name) for name in named},
         )
 
@@ -481,13 +486,38 @@ def _check_clock(now: datetime, held: Iterable[Entry | Renewal]) -> None:
 
 def _other_input(asked: Entry, earlier: Entry) -> InvalidArgument:
     also = "" if asked.asks_as(earlier) else f", and with {_differing(asked, earlier)}"
+    order = "" if asked.stream else ", also the order of its rows"
     return InvalidArgument(
         "release_id",
-        f"{verbatim(asked.release_id)} was used on {verbatim(earlier.charged)} for other input or, of a stream, "
-        f"another output (dataset {verbatim(earlier.dataset)}){verbatim(also)}",
-        f"restore {'both' if also else 'it'}, also the order of its rows (free), or {ANOTHER_RELEASE}; publishing "
-        "twice under one id would reveal the change",
+        f"{verbatim(asked.release_id)} was used on {verbatim(earlier.charged)} {verbatim(_otherwise(asked, earlier))} "
+        f"(dataset {verbatim(earlier.dataset)}){verbatim(also)}",
+        f"restore {'both' if also else 'it'}{order} (free), or {ANOTHER_RELEASE}; publishing twice under one id would "
+        "reveal the change",
     )
+
+
+def _otherwise(asked: Entry, earlier: Entry) -> str:
+    """What has changed of the input, or of a stream's output: of its charge, if that is of a version that noted it."""
+    if asked.fingerprint == earlier.fingerprint:
+        return "for another dataset"
+    if asked.stream is None:
+        return "for other input"
+    if earlier.stream is None:
+        return "for other input or another output"
+    return f"with {told(differences(*(_stream_of(each) for each in (earlier, asked)), but=_IN_ADDRESS))}"
+
+
+_IN_ADDRESS = ("kind", "servers", "topic", "uri")
+"""What the address of an input says already."""
+_STREAM = {"id": "topic id", "start": "kafka_start", "since": "the launch of"}
+"""Facts of a source by the names that an operator knows, where these are others."""
+
+
+def _stream_of(entry: Entry) -> dict[str, Any]:
+    stream = json.loads(entry.stream or "")
+    read = stream.pop("read")
+    facts = {**read, **read.get("source", {})}
+    return stream | {_STREAM.get(name, name): value for name, value in facts.items() if name != "source"}
 
 
 def _other_question(asked: Entry, earlier: Entry) -> InvalidArgument:

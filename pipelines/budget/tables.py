@@ -65,6 +65,7 @@ create table private_topk_renewals (
     seconds bigint not null,
     last_charge integer not null
 )""",
+    3: "alter table private_topk_charges add column stream text",
 }
 """SQL of both databases by the version that it leads to: run in this order, each once, under the ledger's lock.
 

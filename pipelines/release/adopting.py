@@ -73,6 +73,7 @@ def _entry_of(manifest: Manifest, dataset: str) -> Entry:
         "key_id": manifest.key_id,
         "fingerprint": "",
         "question": "",
+        "stream": None,
         "mechanism": manifest.mechanism,
         "k": manifest.k,
         "neighbours": privacy and privacy.neighbours,

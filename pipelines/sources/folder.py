@@ -33,7 +33,7 @@ from private_topk.pipelines.files import (
     refuse_folder,
     refuse_tables,
 )
-from private_topk.pipelines.release.identity import fingerprint, not_in_fingerprint
+from private_topk.pipelines.release.identity import not_in_fingerprint
 from private_topk.pipelines.release.input_record import Entry, InputRecord
 from private_topk.pipelines.sources.clock import Clock, StreamTracker, now_of
 from private_topk.pipelines.sources.columns import Columns, block_of
@@ -48,7 +48,6 @@ from private_topk.transforms.errors import (
     of_field,
     verbatim,
 )
-from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
 _READER = 0
@@ -107,10 +106,8 @@ class Folder(Source):
 
         return BlockReader(read, (_READER,))
 
-    def identity(self, key: ReleaseKey, period: Period | None) -> str:
-        # Its contents are not known at the start, so its absolute path identifies it.
-        uri = os.path.abspath(self.uri) if is_local(self.uri) else self.uri
-        return fingerprint(replace(self, uri=uri), key)
+    def identified(self) -> Any:  # noqa: ANN401 - a value with an identity
+        return replace(self, uri=os.path.abspath(self.uri)) if is_local(self.uri) else self
 
     def local_paths(self) -> tuple[str, ...]:
         return (self.uri,) if is_local(self.uri) else ()

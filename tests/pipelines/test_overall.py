@@ -127,9 +127,8 @@ def test_what_is_refused_as_another_question_is_told_as_it_was_asked(ledger: boo
         with open("rows.csv", "a") as sink:
             sink.write("\nlate,tea,2026-01-06,fr")
         both = command("run", "--input", "rows.csv", *without, "--output", "out.csv", *words)
-        assert (
-            "another output (dataset d), and with another list of groups, overall (now none): restore both" in both.err
-        )
+        said = "for other input (dataset d), and with another list of groups, overall (now none): restore both"
+        assert said in both.err
 
 
 def test_rows_of_no_listed_group_are_told_to_count_in_it_alone() -> None:

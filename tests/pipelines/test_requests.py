@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -216,18 +217,39 @@ def test_a_topic_that_was_created_anew_is_another_input(folder: Path) -> None:
     one, other = report(True, KAFKA), report(True, KAFKA)
     vars(other.source)["topic_id"] = "another id"
     assert known(one) != known(other)
+    ledger = Ledger("sqlite:///b.db")
+    ledger.charge(one.request())
+    with pytest.raises(InvalidArgument, match=r"with topic id an id \(now another id\) \(dataset d\)"):
+        ledger.charge(other.request())
 
 
-@pytest.mark.parametrize("asked", [FOLDER, KAFKA])
-@pytest.mark.parametrize("change", [{"output": "other"}, {"output_format": "csv"}, {"output": "gs://b/out"}])
-def test_a_stream_has_one_place_for_its_answers(folder: Path, asked: dict[str, Any], change: dict[str, Any]) -> None:
+OTHERWISE = {
+    "output": (KAFKA, {"output": "other"}, r"output \S*/out/20260105\S* \(now \S*/other/20260105\S*\)"),
+    "format": (FOLDER, {"output_format": "csv"}, r"output \S*/out/\S*avro \(now \S*/out/\S*csv\)"),
+    "bucket": (FOLDER, {"output": "gs://b/out"}, r"output \S*/out/\S* \(now gs://b/out/\S*\)"),
+    "server": (KAFKA, {"input": "kafka://h:9093/plays"}, r"input kafka://\S*/plays \(now kafka://h:9093/plays\)"),
+    "pattern": (FOLDER, {"input": "more/*.csv"}, r"input \S*csv \(now /\S*/more/\*.csv\)"),
+    "start": (KAFKA, {"kafka_start": "2026-01-01"}, r"kafka_start earliest \(now 2026-01-01\)"),
+    "clock and output": (FOLDER, {"clock": "event", "output": "o"}, r"output \S* \(now \S*\), clock log \(now event\)"),
+}
+"""What changes of a charged stream, and how it is told."""
+
+
+@pytest.mark.parametrize("asked, change, said", OTHERWISE.values(), ids=OTHERWISE)
+def test_a_stream_has_one_place_for_its_answers_and_is_told_what_has_changed(
+    folder: Path, asked: dict[str, Any], change: dict[str, Any], said: str
+) -> None:
     """What it holds nobody knows; in another place it would be published anew, from other rows."""
     ledger = Ledger("sqlite:///b.db")
     ledger.charge(report(True, asked).request())
     assert ledger.charge(report(True, asked).request()).outcome == "started"
-    with pytest.raises(
-        InvalidArgument, match="release_id r was used on .* for other input or, of a stream, another output"
-    ):
+    again = rf"release_id r was used on \S+ with {said} \(dataset d\): restore it \(free\), or "
+    with pytest.raises(InvalidArgument, match=again):
+        ledger.charge(report(True, {**asked, **change}).request())
+    with sqlite3.connect("b.db") as database:  # as a version that did not note it has left it
+        database.execute("UPDATE private_topk_charges SET stream = NULL")
+    assert ledger.charge(report(True, asked).request()).outcome == "started"
+    with pytest.raises(InvalidArgument, match="for other input or another output"):
         ledger.charge(report(True, {**asked, **change}).request())
 
 

@@ -25,6 +25,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from benchmarks.servers.parts import made_once
 from private_topk.runners import cache_folder, say
 from private_topk.runners.child import ending_with_us
+from private_topk.runners.flink import JVM_PROPERTIES
 from private_topk.runners.portable import reachable
 
 VERSION = "3.9.1"
@@ -104,7 +105,7 @@ class Broker:
         }
 
     def _run(self, *command: str) -> subprocess.Popen:
-        java = ["java", f"-Xmx{self._heap}", "-cp", f"{jars()}/*", *command]
+        java = ["java", *JVM_PROPERTIES, f"-Xmx{self._heap}", "-cp", f"{jars()}/*", *command]
         with open(self.folder / "broker.log", "ab") as log:
             return subprocess.Popen(
                 ending_with_us(java), stdout=log, stderr=log, cwd=self.folder, start_new_session=True

@@ -501,8 +501,9 @@ def forecast(top_k: TopK, some: Counted, draws: int) -> Outlook:
     Raises:
         InvalidArgument: the mechanism does not take this k, or not these counts.
     """
-    found, *others = (_draws(top_k, one).upto(draws, limited=False) for one in some)
-    return found.outlook(resolution=float(top_k.score.unit)).over(others)
+    found, *others = (_draws(top_k, one) for one in some)
+    aside = [its.upto(min(draws, _ALONE.aside), limited=False) for its in others]
+    return found.upto(draws, limited=False).outlook(resolution=float(top_k.score.unit)).over(aside)
 
 
 def _draws(top_k: TopK, counts: tuple[Expected, Histogram]) -> Draws:

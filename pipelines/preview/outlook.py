@@ -201,12 +201,12 @@ class Draws:
                 break
         return self
 
-    def reach(self, recall: float) -> bool:
-        """Whether so much is found in the mean: of as many draws as it takes to tell, up to those of `look`."""
+    def reach(self, recall: float, most: int = DRAWS) -> bool:
+        """Whether so much is found in the mean: of as many draws as it takes to tell, and at most so many."""
         number = _MIN_DRAWS
         while True:
-            found = self.upto(min(number, DRAWS)).recall
-            if number >= DRAWS or not found.low < recall < found.high:
+            found = self.upto(min(number, most)).recall
+            if number >= most or not found.low < recall < found.high:
                 return found.value >= recall
             number *= 2
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import lru_cache
 
 from private_topk.pipelines.preview.expected import Released
-from private_topk.pipelines.preview.outlook import look
+from private_topk.pipelines.preview.outlook import Draws
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.transforms.domain import RangeDomain
 from private_topk.transforms.errors import InvalidArgument
@@ -20,7 +20,7 @@ from private_topk.transforms.spec import TopK
 
 MAX_GROUPS = 50
 """Of more groups nothing is said: each takes some hundredths of a second."""
-_DRAWS = 60
+_MAX_DRAWS = 60
 _NOISE = 0.4
 """Less of the top k than this is less than half in truth: the noise of the counts makes a forecast from them low."""
 _MIN_COUNTS, _MAX_COUNTS = 5, 1000
@@ -63,7 +63,7 @@ def is_noise(counts: tuple[int, ...], drawn: TopK) -> bool:
     if len(counts) != drawn.k or not _MIN_COUNTS <= len(counts) <= _MAX_COUNTS or max(counts) <= 0:
         return False
     expected = Released(counts, drawn.domain.size).histogram(drawn.max_items_per_user, unknown=False)
-    return look(drawn.mechanism, expected, len(counts), _DRAWS).recall.value < _NOISE
+    return not Draws(drawn.mechanism, expected, len(counts)).reach(_NOISE, _MAX_DRAWS)
 
 
 def in_words(counts: tuple[int, ...], drawn: TopK) -> str:

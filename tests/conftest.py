@@ -61,6 +61,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         shared = item.path.as_posix() if any(fixture.scope in ("module", "class") for fixture in made) else ""
         if group := next(filter(None, [*found, shared]), ""):
             item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: _server(item) or "~")  # one after the other without xdist too
+
+
+def _server(item: pytest.Item | None) -> str | None:
+    """The server that a test shares with tests of other files."""
+    marker = item and item.get_closest_marker("xdist_group")
+    return marker.args[0] if marker and marker.args[0] in SERVERS.values() else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End a server after the last test that asks for it: those of Java take a fiftieth of a processor to wait."""
+    if _server(item) not in (None, _server(nextitem)):
+        for name in SERVERS:
+            for fixture in item.session._fixturemanager.getfixturedefs(name, item) or ():
+                fixture.finish(item._request)
 
 
 @pytest.fixture(scope="session", autouse=True)

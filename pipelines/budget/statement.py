@@ -76,10 +76,11 @@ def _left_for_each(budget: Budget, spent: Cost, releases: int, k: int | None) ->
     return {**found, "ranking": of_k}
 
 
-def _stated(budget: Budget, sums: Cost) -> dict[str, Fraction]:
-    """Sums as one guarantee, with their rho."""
+def _stated(budget: Budget, sums: Cost) -> dict[str, Any]:
+    """Sums as one guarantee, with their rho, and how that adds up."""
     stated = budget.guarantee(sums)
-    return {"epsilon": stated.epsilon, "delta": stated.delta, "rho": sums.rho}
+    accounting = "basic" if (stated.epsilon, stated.delta) == (sums.epsilon, sums.delta) else "zcdp"
+    return {"epsilon": stated.epsilon, "delta": stated.delta, "rho": sums.rho, "accounting": accounting}
 
 
 def sentence(budget: Budget, books: Books) -> str:

@@ -246,6 +246,10 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
         f"  spent     {in_numbers(found['spent'])}",
         f"  left      one release of epsilon {_floored(left['epsilon'])}{several if budget.rho else ''}",
     ]
+    if found["spent"]["accounting"] == "zcdp":
+        lines.append(
+            "            by zCDP; a page may state another epsilon, at another delta, or of Gaussian noise: both hold"
+        )
     if remaining is not None:
         each = found["left_for_each"]
         rhos = f", or rho {_floored(each['rho'])} by zCDP and delta {_floored(each['delta'])}"

@@ -60,10 +60,10 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
     report.check()
     document: dict[str, object] = {"report": report.name, "well_described": True}
     if not arguments.json:
-        print(f"{arguments.file} is valid", flush=True)
+        print(f"{arguments.file} is a valid report", flush=True)
     for number in numbers:
         report.dry_run(number, lambda *found: document.update(tell_dry_run(arguments, *found)))
-    facts = [] if numbers else list(report.ledger())
+    facts = [] if numbers else list(report.next())
     document.update(facts)
     if not arguments.json:
         print(*lines_of(facts), sep="\n", end="\n" * bool(facts))
@@ -145,7 +145,11 @@ def _went(report: ScheduledReport, number: int, of: int, arguments: Namespace) -
             return "published before"
         if not arguments.backfill:
             if not arguments.json:
-                print(f"{report.name}, {report.words(number)}: missed", flush=True)
+                lost = "; it was published under another release key: bring the ranking back from a copy, or that key"
+                print(
+                    f"{report.name}, {report.words(number)}: missed{lost * report.is_of_another_key(number)}",
+                    flush=True,
+                )
             return "missed"
         which = f"{report.name}, {report.words(number)}: backfill, period {number + 1} of {of}"
         print(which, file=sys.stderr if arguments.json else None, flush=True)

@@ -167,7 +167,8 @@ def _restated(declared: PrivacyFacts, spent: Cost, delta: Fraction, windows: int
     facts |= {"guarantee": "pure" if pure else "approximate"}
     if declared.windows is not None:
         facts |= {"windows": windows if declared.of_all_windows else reached}
-        facts |= {"accounting": "basic" if (epsilon, delta) == (spent.epsilon, spent.delta) else "zcdp"}
+        composed = "gaussian" if spent.gdp else "zcdp"
+        facts |= {"accounting": "basic" if (epsilon, delta) == (spent.epsilon, spent.delta) else composed}
     if declared.windows_of_a_user is not None:
         facts |= {"windows_of_a_user": reached}
     return msgspec.structs.replace(declared, **facts)

@@ -20,7 +20,7 @@ from private_topk.pipelines.process import RunFailed, level
 from private_topk.pipelines.question import Question, asked_by
 from private_topk.pipelines.release.adopting import check_adopted
 from private_topk.pipelines.release.formats import format_of
-from private_topk.pipelines.release.manifest import Publication, series_change, series_difference
+from private_topk.pipelines.release.manifest import Manifest, Publication, series_change, series_difference
 from private_topk.pipelines.release.place import Lying, pair_at
 from private_topk.pipelines.release.promise import cost_of_a_window
 from private_topk.pipelines.report import Report, check_shards, held_by, report_of, sink_for, source_for
@@ -97,7 +97,7 @@ class ScheduledReport(Periods):
 
         def forewarn_and_tell() -> None:
             self._forewarn(report, number)
-            for text in self._series_change(report, number):
+            for text in self._series_change(report, self._last(number, _NEARBY)):
                 self._tell(number, text)
             for _, text, warns in self._future_charges(report, number):
                 if warns:
@@ -116,18 +116,22 @@ class ScheduledReport(Periods):
 
         def more() -> Iterator[Fact]:
             yield "recall", self._forewarn(report, number)
-            yield from (("series", text) for text in self._series_change(report, number))
+            yield from (("series", text) for text in self._series_change(report, self._last(number, _NEARBY)))
             yield from (fact[:2] for fact in self._future_charges(report, number))
 
         with self._pointing():
             tell(report, launch, more)
 
-    def ledger(self) -> Iterator[Fact]:
-        """What the ledger has of the periods, and says of the next one. Reads the lists, and no row and no key.
+    def next(self) -> Iterator[Fact]:
+        """What the next period to end asks otherwise than the last publication, and what the ledger has of the periods,
+        and says of the next one. Reads the lists, and no row and no key.
 
         Raises InvalidArgument as the charge of that period would.
         """
-        account = self.account
+        account, coming = self.account, self.schedule.ended(now())
+        with self._pointing():
+            if (last := self._last(coming, coming)) is not None:
+                yield from (("series", text) for text in self._series_change(self._keyless(coming), last))
         if account is None:
             return
         with self._pointing():
@@ -273,12 +277,13 @@ class ScheduledReport(Periods):
             self._known = forewarn(report.question, self.options(number), before, who, series=True)
         return self._known
 
-    def _series_change(self, report: Report, number: int) -> Iterator[str]:
-        """What is asked otherwise than in the last publication, of a few periods before this one; of a correction than
-        in what it corrects.
-        """
-        before = (file for files in self._before(number, _NEARBY) for file in files[:1])  # one of a folder tells of all
-        last = next((found for file in before if (found := pair_at(file).manifest) is not None), None)
+    def _last(self, number: int, most: int) -> Manifest | None:
+        """The last publication before one of a period, of so many periods; of a correction what it corrects."""
+        before = (file for files in self._before(number, most) for file in files[:1])  # one of a folder tells of all
+        return next((found for file in before if (found := pair_at(file).manifest) is not None), None)
+
+    def _series_change(self, report: Report, last: Manifest | None) -> Iterator[str]:
+        """What is asked otherwise than in the last publication."""
         if last is None:
             return
         if (differing := series_difference(last, report.manifest)) is not None:
@@ -330,6 +335,19 @@ class ScheduledReport(Periods):
                     self._tell(number, f"the manifest of {each.path} is lost: bring it back from a copy")
             keys = {each.pair.manifest.key_id for each in found if each.pair.manifest is not None}
             return self._noted(name, keys or {ReleaseKey.parse(options["release_key"]).key_id()})
+
+    def is_of_another_key(self, number: int) -> bool:
+        """Whether a period was published, as its manifest or the ledger knows, but not under the key at hand."""
+        with self._pointing():
+            key_id = ReleaseKey.parse(self.options(number)["release_key"]).key_id()
+            charges = [] if self.account is None else self.account.books.read(self.account.dataset).charges
+            under = {
+                each.key_id for each in charges if each.release_id == self.release_id(number) and each.is_published
+            }
+            under |= {
+                each.pair.manifest.key_id for each in self._places(self, number) if each.pair.manifest is not None
+            }
+            return bool(under) and key_id not in under
 
     def _tell(self, number: int, text: str) -> None:
         with level("warning"):

@@ -23,7 +23,7 @@ from private_topk.pipelines.show.words import (
     what_is_ranked,
     who_counts,
 )
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.stated import number
 
 _WIDTH, _LABEL = 100, 34
@@ -41,7 +41,7 @@ def sheet(report: PublishedReport, books: str = "") -> Iterator[str]:
         books: what the ledger says of the dataset's budget; empty if nobody has asked it.
 
     Raises:
-        InvalidArgument: there is no manifest, the ranking is not private, or a series was asked otherwise before.
+        InvalidArgument: there is no manifest, or the ranking is not private.
     """
     for line in rendered("sign_off.txt", **_facts(report, books)).split("\n"):
         label, bar, text = line.partition(" | ") if line.startswith("  ") else (line, "", "")
@@ -68,8 +68,6 @@ def _facts(report: PublishedReport, books: str) -> dict[str, Any]:
             "there is no manifest beside this ranking that promises anything",
             "a ranking is signed for by what its manifest says",
         )
-    if changes := changes_of(report):
-        raise InvalidArgument("", verbatim(changes[-1]), "give the releases of one question")
     privacy, zcdp, everything = manifest.privacy, manifest.zcdp_of_a_window, manifest.all_windows
     spans = {(window.start, window.end) for window in manifest.windows if window.start and window.end}
     one = "window" if manifest.to_date is None else "period"
@@ -79,6 +77,7 @@ def _facts(report: PublishedReport, books: str) -> dict[str, Any]:
         "manifest": manifest,
         "privacy": privacy,
         "settings": dict(parameters(report)),
+        "changes": changes_of(report),
         "title": report.title,
         "slug": re.sub(r"[^a-z0-9]+", "-", report.name.lower()).strip("-"),
         "ranked": what_is_ranked(manifest),
@@ -94,7 +93,7 @@ def _facts(report: PublishedReport, books: str) -> dict[str, Any]:
         "books": books,
         "spans": spans,
         "when": when(start, end, report.zone),
-        "groups": len(manifest.windows) // (len(spans) or 1),
+        "groups": sum(not spans or (window.start, window.end) == max(spans) for window in manifest.windows),
     }
 
 

@@ -216,6 +216,7 @@ def test_a_correction_is_judged_by_what_it_corrects_and_says_what_it_asks_otherw
     assert found["series"] == changed
     assert found["privacy"].startswith("epsilon 18 for one user's rows in all windows; basic composition over 6 ")
     assert found["privacy"].endswith("over 3 publications that were corrected: epsilon 2 each")
+    assert told()["series"].endswith("was published with k 3 (now 2): `show` marks where that changed")
     assert "weekly-2026-01-12.csv" in told(*SECOND, "--correction", "1")["recall"]
     assert "weekly-2026-01-12.csv" in (third := told("--window-end", "2026-01-26"))["recall"]
     assert third["privacy"].startswith("epsilon 12 for one user's rows in all windows")
@@ -274,4 +275,7 @@ def test_a_rotated_key_draws_no_old_period_again(folder: Path, capsys: pytest.Ca
     (folder / RANKING).unlink()
     assert report(folder, *FIRST) == 2
     assert "was published under another release key" in capsys.readouterr().err
+    assert report(folder, "--missed", "--until", "2026-01-19") == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert "missed; it was published under another release key" in first and second.endswith("missed")
     shutil.rmtree(folder / "out")

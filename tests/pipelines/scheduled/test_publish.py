@@ -337,7 +337,7 @@ def test_check_looks_at_all_that_the_file_itself_says(
     assert report(folder, "--dry-run") == 0
     for example in (ROOT / "examples" / "reports").glob("*.yaml"):
         status, said = main(["report", str(example), "--dry-run"]), capsys.readouterr()
-        assert f"{example} is valid" in said.out + said.err
+        assert f"{example} is a valid report" in said.out + said.err
         assert status == 0 or "open one with `private-topk budget create" in said.err, "nobody has opened its ledger"
     (folder / "wrong.yaml").write_text(CHARGED.replace(wrong, right))
     capsys.readouterr()

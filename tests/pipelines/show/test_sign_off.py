@@ -293,16 +293,16 @@ def test_a_series_whose_windows_have_budgets_of_their_own_may_go_on_for_ever() -
     assert "rows of any one person within one window had been missing" in said and "is protected by epsilon 2." in said
 
 
-def test_a_series_that_was_asked_otherwise_before_is_signed_for_in_parts() -> None:
-    """A sheet states one question, and would state the newest of all windows."""
-    published("days/5.csv", asked("5", **day(5), k=3))
-    published("days/6.csv", asked("6", **day(6), k=2))
-    for flag in ("--sign-off", "--registry"):
-        done = command("show", "days", flag)
-        assert done.status == 2 and not done.out, done
-        assert "The windows before that of 2026-01-06 were asked otherwise: k 3 (now 2): give the releases" in done.err
-        assert "Top 3, 2026-01-05" in command("show", "days/5.csv", flag).out
-    assert command("show", "days").status == 0
+def test_a_series_that_was_asked_otherwise_before_is_signed_for_with_all_that_it_cost() -> None:
+    """The sheet and the entry state what is asked since, say so, and promise for both parts."""
+    both = {"horizon": 2, "privacy_unit": "user"}
+    published("days/5.csv", asked("5", **day(5), k=3, epsilon=1.0, groups=["x"], **both))
+    published("days/6.csv", asked("6", **day(6), k=2, epsilon=3.0, groups=["x", "y"], **both))
+    change = "The windows before that of 2026-01-06 were asked otherwise: k 3 (now 2)"
+    sheet, entry = (" ".join(command("show", "days", flag).out.split()) for flag in ("--sign-off", "--registry"))
+    assert change in sheet and "below stands what is asked since" in sheet and change in entry
+    assert "budget epsilon 2," in sheet and "epsilon: 2" in entry  # half of 1 and half of 3
+    assert "for each of 2 groups in each of 2 windows" in entry
 
 
 def test_a_ledger_that_says_nothing_of_the_ranking_is_refused() -> None:

@@ -64,7 +64,9 @@ def _output(report: Report) -> str:
 
 def _columns(source: Source, question: Question) -> str:
     columns = source.columns.within(question.period)
-    return ", ".join(f"{role} {' and '.join(columns.of(role))}" for role in columns.by_role())
+    told = {name: f"{name}={value}" for name, value in columns.constants}
+    named = {role: " and ".join(told.get(name, name) for name in columns.of(role)) for role in columns.by_role()}
+    return ", ".join(f"{role} {names}" for role, names in named.items())
 
 
 def _windows(question: Question) -> str:

@@ -44,6 +44,7 @@ _COLUMNS = {  # which an input may have of its own: `Option.own`
     "csv_quoted_newlines": "quoted_line_ends",
     "csv_delimiter": "delimiter",
     "csv_encoding": "encoding",
+    "constants": "constants",
 }
 _OF_SOURCES = ("clock", "poll", "kafka_readers", "kafka_start", "kafka_config", "snapshot")
 

@@ -130,6 +130,8 @@ def _hint(name: str, known: set[str]) -> str:
     if len(elsewhere) == 1:
         return f"did you mean {elsewhere[0]}?"
     inside = sorted(other.rpartition(".")[2] for other in known if other and other.rpartition(".")[0] == section)
+    if not inside:  # of a section that there is not
+        return did_you_mean(name, known - {""}, "write fields below the name of their section, indented")
     return did_you_mean(last, inside, f"there can be {', '.join(inside)}")
 
 

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cache
 from itertools import groupby, product
+from numbers import Real
 from typing import Any, Protocol
 
 import numpy as np
@@ -140,13 +141,20 @@ class Reaches:
                 raise InvalidArgument(name, f"must be a whole number from 1 to {limit:,}, got {getattr(self, name)}")
         if len(given) != _REACHES:
             rule = f"must say the reach of two ranks, got {len(given)}"
-            raise InvalidArgument("like", rule, "two fix the curve, such as rank1=4%,rank50=0.5%")
+            raise InvalidArgument("reaches", rule, "two fix the curve, such as rank1=4%,rank50=0.5%")
+        if not all(isinstance(each, Real) for each in (*given, *given.values())):
+            rule = f"must be shares by rank, such as {{1: 0.04, 50: 0.005}}, got {given}"
+            raise InvalidArgument("reaches", verbatim(rule))
         (first, most), (second, least) = sorted(given.items())
         if not 1 <= first < second <= self.items:
-            raise InvalidArgument("like", f"must say the reach of ranks from 1 to {self.items:,}, the number of items")
+            rule = (
+                f"must say the reach of ranks from 1 to {self.items:,}, the number of items, got {first} and {second}"
+            )
+            raise InvalidArgument("reaches", rule)
         if not 0 < least <= most < 1:
             rule = f"must say reaches between 0 and 100%, that of rank {second} not above that of rank {first}"
-            raise InvalidArgument("like", rule)
+            told = " and ".join(f"{float(each) * 100:.6g}%" for each in (least, most))
+            raise InvalidArgument("reaches", f"{rule}, got {told}", "0.04 is 4%")
         object.__setattr__(self, "reaches", ((first, float(most)), (second, float(least))))
 
     def _held(self) -> tuple[Floats, NDArray[np.int64]]:
@@ -466,7 +474,10 @@ def _shape_of(shape: Mapping[str, Any], items: int | None) -> ByGroup:
     if missing:
         raise InvalidArgument("like", f"must say {' and '.join(missing)} too", f"such as {_EXAMPLE}")
     reaches = {int(name[4:]): value for name, value in values.items() if _RANK.fullmatch(name)}
-    whole = Reaches(reaches, values["items"], sum(values["users"]))
+    try:
+        whole = Reaches(reaches, values["items"], sum(values["users"]))
+    except InvalidArgument as error:
+        raise error.renamed(lambda field: "like" if field == "reaches" else field) from None
     return {"": whole} if len(values["users"]) == 1 else {**whole.in_groups(values["users"])}
 
 

@@ -391,7 +391,17 @@ class TestArguments:
             ({"k": 0}, ValueError, "k must be at least 1, got 0"),
             ({"k": 201}, ValueError, "k must be at most the number of items, got k = 201 and 200 items"),
             ({"k": 1.5}, TypeError, "k must be an integer"),
-            ({"mechanism": 1.0}, ValueError, r"such as Joint\(epsilon=1.0\), got 1.0: a budget is given as eps"),
+            (
+                {"mechanism": 1.0},
+                ValueError,
+                r"such as Joint\(epsilon=1.0\), got 1.0: a budget is given as epsilon=1.0$",
+            ),
+            (
+                {"privacy_unit": "user"},
+                ValueError,
+                "no argument privacy_unit: .* `charge.* around the pipeline, .*`rank`",
+            ),
+            ({"ledger": "sqlite:///b.db"}, ValueError, "no argument ledger: a user is protected in each window here"),
             ({"mechanism": Joint}, TypeError, r"must be made, such as Joint\(epsilon=1.0\), got the class itself"),
             ({"domain": None}, ValueError, r"domain must be a list of items or UnknownDomain\(\), got None"),
             ({"domain": UnknownDomain}, ValueError, r"domain must be a list of items or UnknownDomain\(\), got type"),

@@ -423,7 +423,7 @@ class TestArguments:
             ({"domain": {"FR": "menu.txt"}}, ValueError, "got str: the whole domain .* may be the path of a file"),
             ({"domain": Path("none.txt")}, ValueError, "domain none.txt does not exist: give a file with one public"),
             ({"exact_counters": 1}, ValueError, "exact_counters must be True or False, got int"),
-            ({"domain": ["a", "a"]}, ValueError, "every item once"),
+            ({"domain": ["a", "a"]}, ValueError, "every value once"),
             ({"domain": UnknownDomain()}, ValueError, "give the public list of items, or use an unknown-domain mech"),
             ({"max_items_per_user": 0}, ValueError, "max_items_per_user must be a whole number of at least 1, got 0"),
             ({"max_items_per_user": 1.5}, ValueError, "whole number of at least 1, got 1.5"),

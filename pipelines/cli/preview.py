@@ -221,7 +221,7 @@ def _asked(found: Sequence[Preview | Previews]) -> str:
     ks, epsilons = (
         {value(one.question) for one in found} for value in (lambda its: its.asked.k, lambda its: its.epsilon)
     )
-    delta, windows = preview.offered.get("delta", asked.mechanism.parameter("delta")), preview.windows
+    delta, windows = preview.offered.get("delta"), preview.windows
     of = "of a group" if asked.groups is not None else ""
     over = " in every window"
     if period is not None and period.to_date:

@@ -634,7 +634,12 @@ def _of_steps(
         drawn = _outlooks(drawn_at(question, step), so_far, effort, tell, {})
         last = {name: replace(outlook, name=name) for name, outlook in drawn.items()}
         previews[str(step)] = Preview(
-            so_far, _items(so_far, question), _ordered(list(last.values())), dict.fromkeys(last, question), {}
+            so_far,
+            _items(so_far, question),
+            _ordered(list(last.values())),
+            questions=dict.fromkeys(last, question),
+            left_out={},
+            offered=offered(question),
         )
         if next(iter(last.values())).recall.value >= NOISE:
             worth.append(str(step))

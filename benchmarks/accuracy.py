@@ -38,7 +38,6 @@ from benchmarks.regret import (
     OfBounded,
     by_rule,
     counts,
-    seen,
     whole,
 )
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits, parameters_of
@@ -66,7 +65,7 @@ def scored(true: np.ndarray, k: int, items: np.ndarray, ordered: bool) -> tuple[
 def drawer(mechanism: Mechanism, cell: Cell) -> Draw:
     data, k, _ = cell
     named = named_counts(data)
-    prepared = mechanism.prepare((seen if mechanism.guarantee.domain == "unknown" else whole)(data))
+    prepared = mechanism.prepare(whole(data).histogram(None, mechanism.guarantee.domain == "unknown"))
     bits = RandomBits.keyed(f"accuracy {mechanism.about.name} {cell}".encode())
     return lambda: named.items(prepared.ranks(k, bits))
 

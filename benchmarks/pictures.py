@@ -8,7 +8,6 @@
 | groups | docs/groups.md | recall in three groups of buyers, at one epsilon for all of them, and at a third | games |
 | amounts | docs/amounts.md | recall of the largest sums of amounts against the cap | commits: rows of each person |
 | counts | docs/run.md | standard deviation of a published count against k | none: it hangs on the question alone |
-| windows | docs/windows.md | recall against the bound on windows, of the page's own tables | sample, commits |
 | to_date | docs/to-date.md | size of the noise against the number of steps | none: it hangs on the question alone |
 | orders | docs/mechanisms.md | error of two mechanisms beside cdp-peeling against k over epsilon | games, gowalla |
 
@@ -19,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -116,32 +114,6 @@ def spread(figure: Any, draws: int) -> None:  # noqa: ANN401
     )
 
 
-def windows(figure: Any, draws: int) -> None:  # noqa: ANN401
-    page = (ROOT / "docs" / "windows.md").read_text()
-    tables = re.findall(r"(?:^\| (?:W|\d+|no bound) \|.*\n(?:\|---.*\n)?)+", page, re.M)
-    for axes, table, name in zip(
-        figure.subplots(1, 2),
-        tables,
-        ("the sample's listeners, of 4 weeks", "authors of a repository, of 11 years"),
-        strict=True,
-    ):
-        head, _, *rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in table.splitlines()]
-        places = range(len(rows))
-        for colour, number in zip(COLOURS, range(2, len(head)), strict=False):
-            epsilon = re.sub(r"[^\d.]", "", head[number])
-            axes.plot(
-                places,
-                [float(row[number]) for row in rows],
-                color=colour,
-                marker="o",
-                markersize=3.5,
-                label=f"epsilon {epsilon} in all",
-            )
-        finish(axes, "in how many windows a user counts", "share of the true top k (mean)", name, (1,))
-        axes.set(xscale="linear")
-        axes.set_xticks(list(places), [row[0] for row in rows])
-
-
 def orders(figure: Any, draws: int) -> None:  # noqa: ANN401
     axes = figure.subplots()
     for data, mark in (("games", "o"), ("gowalla", "s")):
@@ -218,7 +190,6 @@ PICTURES: dict[str, tuple[Callable[[Any, int], None], float]] = {
     "groups": (groups, 7),
     "amounts": (amounts, 7),
     "counts": (spread, 7),
-    "windows": (windows, 11),
     "orders": (orders, 7),
     "to_date": (series, 7),
 }

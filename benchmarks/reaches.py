@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.counts import load, there_or_made
 from benchmarks.mechanisms import make
 from private_topk.pipelines.preview import Expected, Reaches, Released
-from private_topk.pipelines.preview.compare import counted, forecast
+from private_topk.pipelines.preview.outlook import forecast
 from private_topk.pipelines.show.noise import is_noise
 from private_topk.transforms.domain import RangeDomain
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
@@ -62,7 +62,7 @@ def cells(data: str, names: list[str], draws: int, known: str) -> list[Cell]:
                     expected, _ = published(top_k, counts, bits)
                 if expected is None:
                     continue
-                told = forecast(top_k, counted(expected, top_k), draws)
+                told = forecast(top_k, expected, draws)
                 recalls = drawn(top_k.mechanism, counts, k, draws, bits)
                 assert told.recall_range is not None
                 low, high = told.recall_range

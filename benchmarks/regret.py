@@ -26,11 +26,13 @@ import numpy as np
 from benchmarks.counts import load, there_or_made
 from benchmarks.hidden import bounded, pairs_of
 from benchmarks.mechanisms import make
-from private_topk.pipelines.preview.outlook import look
+from private_topk.pipelines.preview import PublicCounts, look
+from private_topk.transforms.domain import RangeDomain, UnknownDomain
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits, parameters_of
 from private_topk.transforms.mechanisms.choice import choose
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, IndexedCounts
 from private_topk.transforms.mechanisms.mechanism import Prepared
+from private_topk.transforms.spec import TopK
 
 DATA = (
     "games",
@@ -78,8 +80,9 @@ class Recalls:
     def _of(self, cell: Cell, name: str) -> float:
         data, k, epsilon = cell
         mechanism = make(name, epsilon)
-        histogram = seen(data) if mechanism.guarantee.domain == "unknown" else whole(data)
-        return look(mechanism, histogram, k, self._draws).recall.value
+        unlisted = mechanism.guarantee.domain == "unknown"
+        domain = UnknownDomain() if unlisted else RangeDomain(0, len(counts(data)))
+        return look(TopK(k, mechanism, domain), whole(data), self._draws).recall.value
 
 
 class OfBounded:
@@ -142,13 +145,8 @@ def counts(data: str) -> np.ndarray:
 
 
 @cache
-def whole(data: str) -> Histogram:
-    return Histogram.of(counts(data))
-
-
-@cache
-def seen(data: str) -> Histogram:
-    return Histogram.of(counts(data)[counts(data) > 0])
+def whole(data: str) -> PublicCounts:
+    return PublicCounts(counts(data))
 
 
 def offered(names: Iterable[str], epsilon: float) -> list[Mechanism]:

@@ -54,7 +54,7 @@ def tell_dropped_rows(done: Done, asked: bool | None, exact: bool = False) -> No
             a notebook's. A JSON log is neither.
         exact: the run counted exactly.
     """
-    if done.deferred or not (is_read_along() if asked is None else asked):
+    if done.deferred or done.job is None or not (is_read_along() if asked is None else asked):
         return
     try:
         metrics = done.job.metrics()

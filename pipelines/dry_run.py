@@ -36,7 +36,12 @@ def dry_run(report: Report, launch: Launch) -> Iterator[Fact]:
     """
     check(report, launch)
     question, manifest = report.question, report.manifest
-    yield "input", "; ".join(f"{part.uri}: {_columns(part, question)}" for part in report.source.parts())
+    alike: dict[str, list[str]] = {}
+    for part in report.source.parts():
+        alike.setdefault(_columns(part, question), []).append(part.uri)
+    for number, (columns, (first, *others)) in enumerate(alike.items(), 1):
+        more = f" and {len(others):,} more" if others else ""
+        yield f"input {number}" if number > 1 else "input", f"{first}{more}: {columns}"
     yield "domain", question.top_k.domain.summary()
     if manifest.groups is not None:
         yield "groups", of_groups(manifest.groups)
@@ -64,7 +69,9 @@ def _output(report: Report) -> str:
 
 def _columns(source: Source, question: Question) -> str:
     columns = source.columns.within(question.period)
-    return ", ".join(f"{role} {' and '.join(columns.of(role))}" for role in columns.by_role())
+    told = {name: f"{name}={value}" for name, value in columns.constants}
+    named = {role: " and ".join(told.get(name, name) for name in columns.of(role)) for role in columns.by_role()}
+    return ", ".join(f"{role} {names}" for role, names in named.items())
 
 
 def _windows(question: Question) -> str:

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from fnmatch import fnmatchcase
+from glob import has_magic
 from typing import IO, Any, NamedTuple, cast
 from urllib.parse import unquote
 
@@ -206,7 +207,8 @@ def _below(folder: str, parts: list[str]) -> Iterator[str]:
         return
     if name == "**":
         yield from _below(folder, rest or ["*"])
-    for entry in sorted(os.listdir(folder or ".")):
+    alone = [name] if os.path.lexists(folder + name) else []
+    for entry in sorted(os.listdir(folder or ".")) if has_magic(name) else alone:
         path = folder + entry
         if name == "**" and os.path.isdir(path) and not os.path.islink(path):
             yield from _below(f"{path}/", parts)

@@ -918,6 +918,7 @@ _OWN = (  # of one command each
 )
 _FIELDS = (  # of report files alone
     Option("watch", "rows are read as they come", field="source.watch"),
+    Option("constants", "columns that all rows have", name_and_value, many=True, field="source.constants", own=True),
     Option(
         "remember",
         "with {unknown_domain}: what the report has published is listed from then on",

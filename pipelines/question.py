@@ -293,12 +293,16 @@ def asked_by(options: Options, lists: Lists | None = None) -> dict[str, Any]:
     """
     from private_topk.pipelines.sources.domain import load_lists  # loads Beam
 
+    return fields_of(options) | (load_lists(options) if lists is None else lists)._asdict()
+
+
+def fields_of(options: Options) -> dict[str, Any]:
+    """Those of them that need no lists. Raises InvalidArgument."""
     require(options, "epsilon")
     check_epsilon(options["epsilon"])
     score_of(options)
     fields = {name: options[name] for name in _FIELDS if name in options}
-    fields |= {"period": declared_period(options), "release": _release_of(options)}
-    return fields | (load_lists(options) if lists is None else lists)._asdict()
+    return fields | {"period": declared_period(options), "release": _release_of(options)}
 
 
 def _release_of(options: Options) -> Release:

@@ -22,7 +22,7 @@ from private_topk.pipelines.release.formats import RankingSchema, format_of, ran
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.release.place import pair_at
 from private_topk.pipelines.release.store import publish
-from private_topk.pipelines.report import Report
+from private_topk.pipelines.report import Report, held_by
 from private_topk.pipelines.run import run
 from private_topk.pipelines.show.charts import bump_chart, has_places, list_chart
 from private_topk.pipelines.show.page import page, snippet
@@ -152,7 +152,9 @@ def rank(
         release=release,
         privacy_unit=privacy_unit,
         horizon=horizon,
-        held=None if account is None else account.budget(privacy_unit).total,
+        held=None
+        if account is None
+        else held_by(account, {**asked, "mechanism": mechanism, "privacy_unit": privacy_unit}),
         **asked,
     )
     groups = question.asked.groups
@@ -179,10 +181,18 @@ def rank(
         return Rankings(pq.read_table(path), msgspec.structs.replace(manifest, output=None, ranking_sha256=None))
 
 
+_PARTNERS = {
+    "period": 'Period.of("2026-01-05", "2026-02-02", "7d")',
+    "amounts": "Amounts(max_value=60)",
+    "groups": 'the public list of groups, such as ["DE", "FR"],',
+}
+"""What is given with the name of a column, in words for its refusal."""
+
+
 def _column(role: str, name: Any, partner: str, its: object) -> Any:  # noqa: ANN401 - a name, or several
     """The name of a column that is read where its partner is given. Raises InvalidArgument for a name without it."""
     if its is None and name is not None:
-        raise InvalidArgument(role, f"needs {{{partner}}}", "give both, or neither")
+        raise InvalidArgument(role, f"needs {{{partner}}}", f"give {_PARTNERS[partner]} too, or leave {role} out")
     return None if its is None else role if name is None else name
 
 

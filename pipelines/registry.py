@@ -52,6 +52,8 @@ def source_of(
         remedy = f"`private-topk {'run' if watch else 'stream'}` takes it with the same arguments"
         raise InvalidArgument("input", f"{verbatim(uri)} is {what}", remedy)
     _only(options, uri, *_TAKES.get(scheme, ("clock", "poll") if watch else ()))
+    if columns.constants and (watch or scheme in _TAKES):
+        raise InvalidArgument("constants", f"does not apply to {verbatim(uri)}, but to files that are all there")
     if scheme == "kafka":
         topic = KafkaTopic.of(uri, tuple(options.pop("kafka_config", ())), "input")
         if options.get("kafka_start") == "latest":

@@ -28,6 +28,7 @@ from private_topk.transforms.asked import counts_asked
 from private_topk.transforms.domain import check_columns
 from private_topk.transforms.errors import InputNotReady, InvalidArgument, literal, printable, verbatim
 from private_topk.transforms.history import Step
+from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.stated import number
 from private_topk.transforms.windows import Period
 
@@ -44,6 +45,7 @@ _COLUMNS = {  # which an input may have of its own: `Option.own`
     "csv_quoted_newlines": "quoted_line_ends",
     "csv_delimiter": "delimiter",
     "csv_encoding": "encoding",
+    "constants": "constants",
 }
 _OF_SOURCES = ("clock", "poll", "kafka_readers", "kafka_start", "kafka_config", "snapshot")
 
@@ -268,18 +270,28 @@ def report_of(options: Options, *, watch: bool = False, account: Account | None 
 
 
 def held_by(account: Account, options: Options) -> Total:
-    """The total that a ledger holds. Raises InvalidArgument, with the command that opens a budget for these options."""
+    """The total that a ledger holds. Raises InvalidArgument, with the command that opens a budget for these options.
+
+    Args:
+        options: the mechanism may be an object, with the budget that it has.
+    """
     unit = options.get("privacy_unit", "user-window")
     try:
         return account.budget(unit).total
     except NoBudget as error:
-        counts = counts_asked(options)
+        drawn, counts = options.get("mechanism"), counts_asked(options)
+        if isinstance(drawn, Mechanism):
+            own = {name: drawn.parameter(name, options.get(name)) for name in ("epsilon", "delta", "neighbours")}
+            options = {**options, **own}
         budgets = {"epsilon": counts and counts.epsilon, "delta": counts and counts.delta}
-        epsilon, delta = (Fraction(options.get(name, 0)) + Fraction(more or 0) for name, more in budgets.items())
+        epsilon, delta = (
+            sum(Fraction(each) for each in (options.get(name), more) if isinstance(each, int | float | Fraction))
+            for name, more in budgets.items()
+        )
         words = {
             "ledger": "URL" if "@" in account.ledger else account.ledger,
             "dataset": account.dataset,
-            "epsilon": number(epsilon),
+            "epsilon": epsilon and number(epsilon),
             "delta": delta and number(delta),
             "privacy-unit": unit,
             "release-delta": unit == "user-window" and delta and number(delta),  # by default half of delta
@@ -289,7 +301,7 @@ def held_by(account: Account, options: Options) -> Total:
         remedy = f"open one with `private-topk budget create {printable(flags)}`"
         if error.field == "privacy_unit":
             remedy = f"another unit is another promise, with a name and a budget of its own: {remedy}"
-        raise InvalidArgument(error.field, error.rule, literal(remedy)) from None
+        raise NoBudget(error.field, error.rule, literal(remedy)) from None
 
 
 def source_for(options: Options, *, watch: bool = False) -> Source:

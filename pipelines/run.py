@@ -38,7 +38,7 @@ from private_topk.pipelines.standing import (
     how_it_stands,
     windows_of,
 )
-from private_topk.runners import Launch, UnknownArgument, check_arguments, prepare
+from private_topk.runners import Launch, Line, UnknownArgument, check_arguments, prepare
 from private_topk.transforms.counters import exact_counters
 from private_topk.transforms.domain import check_digits
 from private_topk.transforms.errors import (
@@ -46,6 +46,7 @@ from private_topk.transforms.errors import (
     InvalidArgument,
     Told,
     of_field,
+    printable,
     refused,
     told_in,
     verbatim,
@@ -64,10 +65,14 @@ _EMULATOR = "STORAGE_EMULATOR_HOST"
 
 @dataclass(frozen=True)
 class Done:
-    """A report that has run to its end; or, where the launch is deferred, a job that its launcher submits."""
+    """A report that has run to its end; or, where the launch is deferred, a job that its launcher submits.
+
+    Args:
+        job: None where all was published before, and no job was started.
+    """
 
     report: Report
-    job: PipelineResult
+    job: PipelineResult | None
     deferred: bool
 
 
@@ -236,12 +241,28 @@ class _Running:
             followed(report, self._launch, live, say, health_file),
             redirect_stderr(io.StringIO()),
         ):
+            if self._is_over(say):
+                return Done(report, None, False)
             self.started = True
             self.job = pipeline.run()
             self.job.wait_until_finish()
             if not self._launch.deferred:
                 check_all_published(report, self._again, self._before)
         return Done(report, self.job, self._launch.deferred)
+
+    def _is_over(self, say: Callable[[str], None] | None) -> bool:
+        """Whether nothing is left to do before the job starts; tells that all is published, if it is.
+
+        A stream keeps what is published. A batch draws it again, and fails if that comes out otherwise.
+        """
+        uri, windows, bounded = printable(self._report.sink.uri), windows_of(self._report), self._report.source.bounded
+        if self._before != windows:
+            return False
+        if say is not None:
+            batch = f"all is published in {uri}: it is drawn again, and must come out the same"
+            stream = f"all {windows:,} windows are published in {uri}: nothing is left to do"
+            say(Line(batch if bounded else stream, event="standing", published=windows, of=windows))
+        return not bounded
 
     @contextmanager
     def ending(self) -> Iterator[None]:

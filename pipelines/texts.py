@@ -174,7 +174,7 @@ class OneOf:
 def name_and_value(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise ValueError("must be NAME=VALUE, such as security.protocol=SASL_SSL")
+        raise ValueError("must be NAME=VALUE")
     return name, value
 
 

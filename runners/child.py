@@ -36,6 +36,7 @@ def _run(parent: int, command: Sequence[str]) -> int:
     signal.setitimer(signal.ITIMER_REAL, _EVERY, _EVERY)
     while server.poll() is None and os.getppid() == parent:
         signal.pause()
+    signal.setitimer(signal.ITIMER_REAL, 0)  # at its end Python lets go of handlers, and a signal would be the status
     server.kill()  # if it is still there
     status = server.wait()
     return status if status >= 0 else 128 - status

@@ -560,6 +560,8 @@ class Watch(threading.Thread):
                         "does not that was started anew without high availability"
                     )
                 if job is not None:
+                    if not state:
+                        self._say_whose_launcher_may_be_gone()
                     state = job["state"]
                     self.look(job["jid"], state, job["tasks"])
             except Exception as error:  # an unexpected answer must not end the watch, since then the job would not end
@@ -567,6 +569,18 @@ class Watch(threading.Thread):
 
     def _job(self) -> dict[str, Any] | None:
         return next((job for job in self._manager.jobs() if job["name"] == self._name), None)
+
+    def _say_whose_launcher_may_be_gone(self) -> None:
+        """Name other jobs of the same kind: a killed launcher leaves its job, which keeps its slots, and which its next
+        launcher does not know.
+        """
+        kind = self._name.rpartition("-")[0]
+        for job in self._manager.jobs():
+            if job["name"] != self._name and job["name"].rpartition("-")[0] == kind and job["state"] not in _OVER:
+                self._say_once(
+                    f"Flink: {job['name']} is on this cluster too. If its launcher was killed, cancel it: nothing else "
+                    "ends it, and it keeps its slots"
+                )
 
     def cancel(self) -> None:
         """Cancel the job, and wait until the cluster says that it is over. If it does not, the job is named."""

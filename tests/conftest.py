@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import examples
 from tests.databases import postgres, url  # noqa: F401 - fixtures of all tests
 from tests.runners.servers import free_port, missing
 
@@ -112,6 +113,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Beam makes hundreds of argument parsers for each pipeline, each of which would look for translations of its texts
     # and ask for the size of a terminal.
     os.environ.update(LANGUAGE="C", COLUMNS="80", LINES="24")
+    examples.PART = 3 if "not nightly" in config.getoption("markexpr") else 1
 
 
 def pytest_collection_finish() -> None:

@@ -80,7 +80,7 @@ def answer(
         raise InvalidArgument(
             "mechanism",
             f"must be a name such as joint, or an object such as Joint(epsilon=1.0), got {mechanism}",
-            "a budget is given as {epsilon}",
+            f"a budget is given as {{epsilon}}={mechanism}",
         )
     counts, score, groups = counts_asked(asked), score_of(asked), _groups_of(asked)
     listed = _domain_of(domain, items, asked)

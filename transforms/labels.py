@@ -97,24 +97,24 @@ def check_items(items: pa.Array) -> pa.Array:
     except TypeError as error:
         raise InvalidArgument("domain", f"must hold labels: {verbatim(error)}") from None
     if not len(labels):
-        raise InvalidArgument("domain", "must hold at least one item, got an empty list")
+        raise InvalidArgument("domain", "must hold at least one value, got an empty list")
     longest = pc.max(pc.binary_length(labels)).as_py() or 0
     labels, bad = only_labels(labels)
     if longest > LONGEST_LABEL:
         raise InvalidArgument(
             "domain",
-            f"must hold items of at most {LONGEST_LABEL:,} bytes of UTF-8, got one of {longest:,}: "
+            f"must hold values of at most {LONGEST_LABEL:,} bytes of UTF-8, got one of {longest:,}: "
             "no row with a longer one is counted",
             "leave it out",
         )
     if bad is not None:
         raise InvalidArgument(
             "domain",
-            f"must not hold NUL characters, got {pc.sum(bad).as_py()} items with one",
+            f"must not hold NUL characters, got {pc.sum(bad).as_py()} with one",
             "leave them out: no row with one is counted",
         )
     if labels.null_count:
-        raise InvalidArgument("domain", f"must not hold empty items, got {labels.null_count}: remove them")
+        raise InvalidArgument("domain", f"must not hold empty values, got {labels.null_count}: remove them")
     words = sorted_words(hash_labels(labels, _list_key(0)))  # a tenth of the time and memory of counting the labels
     if np.any(words[1:] == words[:-1]):
         _refuse_repeated(labels)
@@ -126,7 +126,7 @@ def _refuse_repeated(labels: pa.Array) -> None:
     tally = pc.value_counts(labels)
     repeated = tally.filter(pc.greater(tally.field("counts"), 1))
     if len(repeated):
-        raise InvalidArgument("domain", f"must hold every item once, got {len(repeated):,} repeated", _CATALOGUE)
+        raise InvalidArgument("domain", f"must hold every value once, got {len(repeated):,} repeated", _CATALOGUE)
 
 
 def _list_key(attempt: int) -> bytes:

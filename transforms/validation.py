@@ -27,6 +27,13 @@ _ARGUMENTS = {
 }
 """The arguments of Python that stand for options which have other names."""
 
+_OF_RUNS = dict.fromkeys(
+    ("privacy_unit", "horizon", "ledger", "dataset"),
+    "a user is protected in each window here, and `charge(...)` of a ledger, around the pipeline, adds windows up; "
+    "`rank` and the command line have it",
+)
+"""What to do without arguments of whole runs."""
+
 
 def named_as_arguments(call: Callable[_P, _T]) -> Callable[_P, _T]:
     """The same call; its refusals name arguments and not options, and do not show the way to where they arose.
@@ -45,7 +52,7 @@ def named_as_arguments(call: Callable[_P, _T]) -> Callable[_P, _T]:
                 raise InvalidArgument(
                     "",
                     f"there is no argument {verbatim(name)}",
-                    did_you_mean(_argument(name), own, f"there are {', '.join(own)}"),
+                    _OF_RUNS.get(name) or did_you_mean(_argument(name), own, f"there are {', '.join(own)}"),
                 )
             return call(*args, **given)
         except InvalidArgument as refusal:

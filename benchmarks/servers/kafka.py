@@ -132,7 +132,7 @@ def _fetch(folder: Path) -> Path:
 
 def create_topic(address: str, topic: str, partitions: int = 1, **settings: str) -> None:
     """Make a topic, unless it is there."""
-    admin = AdminClient({"bootstrap.servers": address})  # kept until the answer has come
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 0})  # kept until the answer has come
     try:
         admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(30)
     except KafkaException as error:

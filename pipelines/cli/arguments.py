@@ -116,7 +116,9 @@ def called(name: str, command: Command, words: list[str]) -> object:
         except UnknownArgument as error:
             raise parser.unknown(error.word, error.known, " or of Beam", partial(_where, name)) from None
     if others:
-        raise parser.unknown(others[0], where=partial(_where, name))
+        fields = [option.field for option in rows() if option.field] if name == "report" else []
+        owner = " or field of its file" if fields else ""
+        raise parser.unknown(others[0], fields, owner, partial(_where, name))
     if command.alone and command.takes and not getattr(arguments, command.alone[0].lower()):
         raise InvalidArgument("", f"{command.alone[0]} must be given: {command.takes}")
     require({name: value for name, value in vars(arguments).items() if value is not None}, *command.needs)
@@ -126,9 +128,11 @@ def called(name: str, command: Command, words: list[str]) -> object:
 def _where(command: str, word: str) -> str:
     """Where an argument belongs that a command does not take: the report file, or other commands; else nothing."""
     for option in OPTIONS:
-        if flag(option.name) == word:
+        if word in (flag(option.name), f"--{option.field}"):
             if command == "report" and option.field:
                 return f"write it into the report file, as {option.field}"
+            if option.helps(command):
+                return f"did you mean {flag(option.name)}?"
             others = option.commands if isinstance(option.help, str) else tuple(option.help)
             return f"it is an argument of {', '.join(f'`private-topk {other}`' for other in others)}" if others else ""
     return ""

@@ -21,10 +21,8 @@ from private_topk.transforms.stated import number
 
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.composition import Share, Total
-    from private_topk.pipelines.preview import Expected, GroupsPreview, Preview
-    from private_topk.pipelines.preview.to_date import SeriesPreview
+    from private_topk.pipelines.preview import Expected, Preview, Previews
     from private_topk.pipelines.question import Question
-    from private_topk.pipelines.sources.domain import Lists
     from private_topk.transforms.domain import Domain
 
 
@@ -43,7 +41,6 @@ _FIRST = (
     *("like", "mechanism", "k", "epsilon", "delta", "recall"),
     *("window", "period_from", "period_to", "privacy_unit", "horizon"),
 )
-_VALUES = ("k", "epsilon")
 _OWN = ("amount", "counts", "these_counts_are_public")
 _WHY_NOT = {
     "basic": "",
@@ -66,53 +63,53 @@ def _preview(arguments: Arguments, others: list[str]) -> None:
     if all(getattr(arguments, name) is None for name in ("like", "recall", "draws", *_OWN)):
         _print_shares(options, arguments)
         return
-    from private_topk.pipelines.preview import Preview
-
-    ks, epsilons = _settings(options, arguments.recall)
+    settings = list(product(*_settings(options, arguments.recall)))
     if arguments.draws is not None and arguments.draws < 1:
         raise InvalidArgument("draws", f"must be at least 1, got {arguments.draws}")
-    previews = _previews(options, arguments, ks, epsilons)
+    found = _previews(options, arguments, settings)
     if arguments.json:
-        found = [one.plain() | (_shared_in(one) if isinstance(one, Preview) else {}) for one in previews]
-        print_json(found if len(found) > 1 else found[0])
-    elif options.get("to_date"):
-        _print_series(cast("list[SeriesPreview]", previews), arguments)
+        plain = [one.plain() | _shared_in(one.question) for one in found]
+        print_json(plain if len(plain) > 1 else plain[0])
     else:
-        _print(cast("list[Preview | GroupsPreview]", previews), arguments)
+        _print(found, arguments)
 
 
-def _previews(
-    options: Options, arguments: Arguments, ks: Sequence[Any], epsilons: Sequence[Any]
-) -> list[Preview | GroupsPreview | SeriesPreview]:
-    from private_topk.pipelines.preview.compare import OF_ONE_WINDOW, OF_SERIES, one_of_many
-    from private_topk.pipelines.preview.compare import preview as alone
+def _previews(options: Options, arguments: Arguments, settings: Sequence[tuple[Any, Any]]) -> list[Preview | Previews]:
+    from private_topk.pipelines.preview.compare import mechanisms_of, offered, preview_of, question_of
     from private_topk.pipelines.preview.expected import expected_counts
-    from private_topk.pipelines.preview.to_date import SeriesPreview
 
     given = {name: value for name in _OWN if (value := getattr(arguments, name)) is not None}
     names = cast("Sequence[str] | None", options.get("mechanism"))
-    settings, domain, held = list(product(ks, epsilons)), _domain(options), _held(options)
-    to_date, draws, preview = options.get("to_date", False), arguments.draws, one_of_many if settings[1:] else alone
-    tried = names or (OF_SERIES if to_date else OF_ONE_WINDOW)
+    domain, held = _domain(options), _held(options)
     given_to_some: dict[str, Any] = {name: options[name] for name in ("delta", "parameters") if name in options}
-    previews: list[Preview | GroupsPreview | SeriesPreview] = []
+    previews = []
     with _progress() as tell:
         by_group = expected_counts(options, given, domain.size or None if domain else None)
         expected = by_group.get("", by_group)
         for k, epsilon in settings:
-            question = _question({**options, "k": k or 1, "epsilon": epsilon or 1}, tried, by_group, domain, held)
+            asked = _fields({**options, "k": k or 1, "epsilon": epsilon or 1})
+            tried = names or mechanisms_of(asked["period"])
+            listed = domain if domain is None or not domain.is_public else None
+            question = question_of(expected, tried, **asked, domain=listed, held=held)
             if arguments.recall is not None:
-                if to_date or list(by_group) != [""]:
+                if options.get("to_date") or isinstance(expected, Mapping):
                     raise InvalidArgument(
                         "recall", "does not go with groups or {to_date}, which differ in it", "give {k} and {epsilon}"
                     )
                 recall = float(arguments.recall)
-                question = _solved(question, by_group[""], k is None, recall, names, given_to_some, tell)
-            if to_date:
-                previews.append(SeriesPreview.of(next(iter(by_group.values())), question, draws, tell))
-            else:
-                previews.append(preview(expected, question, mechanism=tried, draws=draws, tell=tell, **given_to_some))
+                question = _solved(question, expected, k is None, recall, names, given_to_some, tell)
+            more = offered(question, **given_to_some)
+            alone = len(settings) == 1
+            previews.append(preview_of(expected, question, tried, more, arguments.draws, tell, alone=alone))
     return previews
+
+
+def _fields(options: Options) -> dict[str, Any]:
+    """What is asked of no rows: the fields of `question_of`. Raises InvalidArgument."""
+    from private_topk.pipelines.question import fields_of
+
+    asked = {name: value for name, value in options.items() if name not in ("release_key", "release_id", "mechanism")}
+    return fields_of(asked) | {name: asked[name] for name in ("groups_per_user", "overall") if name in asked}
 
 
 def _domain(options: Options) -> Domain | None:
@@ -129,40 +126,6 @@ def _held(options: Options) -> Total | None:
 
     account = Account.of(options)
     return None if account is None else account.budget(options.get("privacy_unit", "user-window")).total
-
-
-def _question(
-    options: Options,
-    names: Iterable[str],
-    by_group: Mapping[str, Expected],
-    domain: Domain | None = None,
-    held: Total | None = None,
-) -> Question:
-    """The question of the first mechanism that answers it, of no release and of lists of which the sizes are known."""
-    from private_topk.transforms.domain import RangeDomain
-
-    if domain is None or domain.is_public:
-        largest = next(iter(by_group.values()))
-        domain = RangeDomain(0, largest.histogram(options.get("max_items_per_user"), False).items)
-    lists = _lists(options, domain, None if list(by_group) == [""] else by_group)
-    return _asked_of(names, options, held, lists)
-
-
-def _lists(options: Options, domain: Domain | None, by_group: Mapping[str, Expected] | None = None) -> Lists:
-    """The domain, or a long one, and the groups."""
-    from private_topk.pipelines.preview.compare import numbered_groups
-    from private_topk.pipelines.sources.domain import Lists
-    from private_topk.transforms.domain import RangeDomain
-
-    listed = RangeDomain(0, RangeDomain.LONGEST) if domain is None else domain
-    return Lists(listed, numbered_groups(by_group, options.get("groups_per_user"), options.get("overall", False)))
-
-
-def _asked_of(mechanism: str | Iterable[str], options: Options, held: Total | None, lists: Lists) -> Question:
-    from private_topk.pipelines.question import Question, asked_by
-
-    asked = {name: value for name, value in options.items() if name not in ("release_key", "release_id")}
-    return Question.of(**{**asked_by(asked, lists), "mechanism": mechanism}, held=held)
 
 
 def _settings(options: Options, recall: object) -> tuple[Sequence[Any], Sequence[Any]]:
@@ -214,51 +177,20 @@ def _progress() -> Iterator[Callable[[str], None]]:
             print(f"\r{'':<50}\r", end="", file=sys.stderr, flush=True)
 
 
-def _print(found: Sequence[Preview | GroupsPreview], arguments: Arguments) -> None:
-    from private_topk.pipelines.preview import GroupsPreview
-    from private_topk.pipelines.preview.words import comparison, worth
+def _print(found: Sequence[Preview | Previews], arguments: Arguments) -> None:
+    from private_topk.pipelines.preview.compare import compared
 
-    groups = [one for one in found if isinstance(one, GroupsPreview)]
-    previews = [next(iter(one.previews.values())) if isinstance(one, GroupsPreview) else one for one in found]
-    first, recall, settings = previews[0], arguments.recall, [_values(one) for one in previews]
-    differing = [len(set(values)) > 1 for values in zip(*settings, strict=True)]
-    place = f" of the {'median' if len(groups) > 1 else 'largest'} of {groups[0].groups:,} groups" if groups else ""
-    print(f"Expected{place}: {first.expected.summary()}. Nothing is charged.")
+    alone, first, recall = len(found) == 1, found[0], arguments.recall
     sought = "" if recall is None else f", found for a recall of {float(recall):g}"
-    print(f"Asked: {_asked(first, differing)}{sought}\n")
-    if len(found) > 1:
-        lines = (
-            worth(settings, groups)
-            if groups
-            else comparison([(*of, one) for of, one in zip(settings, previews, strict=True)], _VALUES)
-        )
-        print("\n".join(lines))
-        noisy = [
-            f"k={k:g}, epsilon={epsilon:g}"
-            for (k, epsilon), one in zip(settings, previews, strict=True)
-            if one.close_to_noise
-        ]
-        print("\n* the one to take" * (not groups) + (f"; close to noise: {'; '.join(noisy)}" if noisy else ""))
-    else:
-        print(found[0])
-    _print_left_out(first)
-    taken = first.questions[groups[0].best] if groups else first.question
-    if len(found) == 1 and (groups[0].worth if groups else not first.close_to_noise):
-        if taken.shares:
+    print(f"{first.heading()}. Nothing is charged.")
+    print(f"Asked: {_asked(found)}{sought}\n")
+    print(first if alone else "\n".join(compared(found)))
+    _print_left_out(first.shown)
+    if alone and not first.close_to_noise:
+        if first.question.shares:
             print()
-            _print_budget(taken)
-        print(f"\nIn a run: {_run(arguments, taken)}")
-
-
-def _print_series(found: Sequence[SeriesPreview], arguments: Arguments) -> None:
-    print(f"Expected of the whole period: {found[0].expected.summary()}. Nothing is charged.")
-    for one in found:
-        asked = one.question.asked
-        budget = f"epsilon {float(one.question.epsilon):g}, delta {float(asked.mechanism.parameter('delta')):g}"
-        print(f"Asked: the top {asked.k} to date at {one.steps[-1]} steps, {budget} for all of them\n")
-        print(one)
-        if not one.close_to_noise:
-            print(f"\nIn a run: {_run(arguments, one.question)}")
+            _print_budget(first.question)
+        print(f"\nIn a run: {_run(arguments, first.question)}")
 
 
 def _print_left_out(preview: Preview) -> None:
@@ -266,10 +198,6 @@ def _print_left_out(preview: Preview) -> None:
         print(f"\nNot tried ({why}): {', '.join(names)}", end="")
     if preview.left_out:
         print()
-
-
-def _values(preview: Preview) -> tuple[float, ...]:
-    return preview.question.top_k.max_items, float(preview.question.epsilon)
 
 
 def _left_out(preview: Preview) -> dict[str, list[str]]:
@@ -286,21 +214,30 @@ def _short(error: InvalidArgument, name: str) -> str:
     return error.shown(flag).partition(": ")[0].removeprefix(f"{field} ").removeprefix(f"{name} ")
 
 
-def _asked(preview: Preview, differing: Sequence[bool]) -> str:
-    question, offered = preview.question, preview.offered.get("delta")
-    top = "k" if differing[0] else str(question.asked.k)
-    epsilon = "" if differing[1] else f", epsilon {float(question.epsilon):g}"
-    delta = "" if offered is None else f", delta {float(offered):g}"
-    each = question.asked.groups is not None
-    counted = "rankings that one user can change" if each else "windows that one user can be in"
-    windows = f" in all, over {preview.windows} {counted}" if preview.windows > 1 else ""
+def _asked(found: Sequence[Preview | Previews]) -> str:
+    """What was asked in all settings."""
+    preview, question = found[0].shown, found[0].question
+    asked, period = question.asked, question.period
+    ks, epsilons = (
+        {value(one.question) for one in found} for value in (lambda its: its.asked.k, lambda its: its.epsilon)
+    )
+    delta, windows = preview.offered.get("delta"), preview.windows
+    of = "of a group" if asked.groups is not None else ""
+    over = " in every window"
+    if period is not None and period.to_date:
+        of, over = "to date", f" in all, over {len(period)} steps"
+    elif windows > 1:
+        counted = "windows that one user can be in" if asked.groups is None else "rankings that one user can change"
+        over = f" in all, over {windows} {counted}"
     return (
-        f"the top {top} of {preview.items:,} items{' of a group' * each}{epsilon}{delta}{windows or ' in every window'}"
+        f"the top {'k' if len(ks) > 1 else asked.k} of {preview.items:,} items{f' {of}' if of else ''}"
+        f"{'' if len(epsilons) > 1 else f', epsilon {float(question.epsilon):g}'}"
+        f"{'' if delta is None else f', delta {float(delta):g}'}{over}"
     )
 
 
-def _shared_in(preview: Preview) -> dict[str, Any]:
-    return {"budget": _shared_out(preview.question)} if preview.question.shares else {}
+def _shared_in(question: Question) -> dict[str, Any]:
+    return {"budget": _shared_out(question)} if question.shares else {}
 
 
 def _run(arguments: Arguments, question: Question) -> str:
@@ -323,13 +260,15 @@ def _print_shares(options: Options, arguments: Arguments) -> None:
 
 def _unestimated(options: Options) -> Iterator[Question]:
     """The question of each mechanism that is named, or of a chosen one, for each k and epsilon that are given."""
+    from private_topk.pipelines.preview.compare import question_of
+
     require(options, "epsilon")
     given: Mapping[str, Any] = options
     domain, held = _domain(options), _held(options)
     usual = _USUAL_K if domain is None or domain.is_public else None
-    lists = _lists(options, domain)
     for k, epsilon, name in product(given.get("k", (usual,)), given["epsilon"], given.get("mechanism", (AUTO,))):
-        question = _asked_of(name, {**options, **({} if k is None else {"k": k}), "epsilon": epsilon}, held, lists)
+        asked = _fields({**options, **({} if k is None else {"k": k}), "epsilon": epsilon})
+        question = question_of(None, name, **asked, domain=domain, held=held)
         if question.privacy.total is None:
             raise InvalidArgument(
                 "",

@@ -5,24 +5,18 @@ Arithmetic and seeded draws, without Beam.
 
 from __future__ import annotations
 
-from private_topk.pipelines.preview.compare import (
-    GroupsPreview,
-    Preview,
-    alternatives,
-    largest_k,
-    least_epsilon,
-    preview,
-)
+from private_topk.pipelines.preview.compare import Preview, Previews, alternatives, preview
 from private_topk.pipelines.preview.expected import Expected, InAmounts, PublicCounts, Reaches, Released
 from private_topk.pipelines.preview.outlook import Estimate, Outlook, look
+from private_topk.pipelines.preview.solving import largest_k, least_epsilon
 
 __all__ = [
     "Estimate",
     "Expected",
-    "GroupsPreview",
     "InAmounts",
     "Outlook",
     "Preview",
+    "Previews",
     "PublicCounts",
     "Reaches",
     "Released",

@@ -6,32 +6,41 @@ import html
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from private_topk.pipelines.preview.expected import Expected, bent, weight_of
-from private_topk.pipelines.preview.outlook import DRAWS, NOISE, Draws, Outlook
+from private_topk.pipelines.budget.composition import Total
+from private_topk.pipelines.preview.expected import Begun, Expected, bent
+from private_topk.pipelines.preview.outlook import ASIDE, DRAWS, NOISE, Draws, Outlook
+from private_topk.pipelines.preview.solving import (
+    fewest_windows,
+    is_noise,
+    largest_k,
+    name_of_asked,
+    noise_in,
+    tell_nobody,
+)
+from private_topk.pipelines.preview.to_date import drawn_at, is_series, notes_on, steps_of
 from private_topk.pipelines.preview.words import comparison, named, ranks_table, reasons, table
 from private_topk.pipelines.question import Question
 from private_topk.transforms.asked import Asked
-from private_topk.transforms.domain import RangeDomain, UnknownDomain
+from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
 from private_topk.transforms.errors import InvalidArgument, did_you_mean
 from private_topk.transforms.groups import OVERALL, Groups
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name
-from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.registry import name_of
 from private_topk.transforms.spec import TopK
+from private_topk.transforms.windows import Period
 
 if TYPE_CHECKING:
     import pandas
     import polars
 
 
-OF_ONE_WINDOW = tuple(name for name, kind in MECHANISMS.items() if not kind.guarantee.to_date)
-"""The mechanisms that a preview of one window tries."""
-OF_SERIES = tuple(name for name, kind in MECHANISMS.items() if kind.guarantee.to_date)
-"""Those that draw rankings to date."""
+def mechanisms_of(period: Period | None) -> tuple[str, ...]:
+    """The mechanisms that are tried where none is named."""
+    to_date = period is not None and period.to_date
+    return tuple(name for name, kind in MECHANISMS.items() if kind.guarantee.to_date == to_date)
 
 
 class Effort(NamedTuple):
@@ -55,19 +64,40 @@ class Effort(NamedTuple):
         return otherwise if draws is None else cls(draws, draws, otherwise.aside and draws, limited=False)
 
 
-_ALONE, _AMONG_MANY = Effort(40, DRAWS, 20), Effort(8, 32)
-_EPSILONS = [Fraction(Decimal(digits).scaleb(decade - 1)) for decade in range(-4, 3) for digits in range(10, 100)]
-"""Two digits each, from 0.0001 to 990: more digits would be meaningless."""
-_MAX_K = 1 << 17
-_MAX_WINDOWS = 100
-_ALL_GROUPS = 100
+_ALONE, _AMONG_MANY, _OF_STEPS = Effort(40, DRAWS, ASIDE), Effort(8, 32), Effort(100, 100)
 _SAID_ELSE = ("epsilon", "delta", "groups", "domain_range")
 """Fields of what is asked that are arguments by themselves, or that a preview knows from what is expected."""
 ASKED = (*(name for name in Asked.__annotations__ if name not in _SAID_ELSE), "privacy_unit", "period", "horizon")
 
 
+class _Shown:
+    """What is shown as a table: as text, in a notebook, or as a data frame."""
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row for each mechanism."""
+        raise NotImplementedError
+
+    def to_polars(self) -> polars.DataFrame:
+        import polars
+
+        return polars.DataFrame(self.to_rows())
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Raises InvalidArgument where pandas is not installed."""
+        try:
+            import pandas
+        except ImportError:
+            raise InvalidArgument(
+                "", "to_pandas() needs pandas", "`pip install pandas`, or take .to_polars()"
+            ) from None
+        return pandas.DataFrame(self.to_rows())
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
 @dataclass(frozen=True, repr=False)
-class Preview:
+class Preview(_Shown):
     """The preview of one question, for every mechanism that answers it.
 
     Args:
@@ -122,41 +152,47 @@ class Preview:
     @property
     def windows(self) -> int:
         """The number of windows that share the budget."""
-        return next(iter(self.questions.values())).privacy.windows
+        return self.question.privacy.windows
+
+    @property
+    def shown(self) -> Preview:
+        """Itself, where settings are compared."""
+        return self
+
+    def heading(self) -> str:
+        """What is expected, in one line."""
+        return f"Expected: {self.expected.summary()}"
 
     def reasons(self) -> list[str]:
         """The recommendation with its reasons, in sentences; of what is close to noise, what would be better."""
-        return [*reasons(self.outlooks), *([self.advice()] if self.close_to_noise else [])]
+        advice = self.advice() if self.close_to_noise else ""
+        return [*reasons(self.outlooks), *([advice] if advice else [])]
 
     def advice(self) -> str:
-        """What would find at least half of the top k, by more draws of the same."""
+        """What would find at least half of the top k, by more draws of the same; nothing of a step of a series."""
         best, question, better = self.best, self.question, []
+        if is_series(question):
+            return ""
         with suppress(InvalidArgument):
             smaller = largest_k(self.expected, [question], NOISE).top_k.max_items
             if smaller < question.top_k.max_items:
                 better.append(f"k = {smaller}")
-        times = _fewest_windows(self.expected, question)
+        times = fewest_windows(self.expected, question)
         if times is not None:
             alike = f" or {times} such groups merged" if question.asked.groups is not None else ""
             better.append(f"{times} times the users, as windows {times} times as long{alike} may have")
-        if others := [name for name in OF_ONE_WINDOW if name not in {*self.left_out, *self.questions}]:
+        if others := [name for name in mechanisms_of(None) if name not in {*self.left_out, *self.questions}]:
             with suppress(InvalidArgument):
-                other = _preview(self.expected, question, others, self.offered, _AMONG_MANY, _tell_nobody).best
+                other = _of_window(self.expected, question, others, self.offered, _AMONG_MANY, tell_nobody).best
                 if other.recall.low > best.recall.high and other.recall.value >= NOISE:
                     better.append(f"{other.name}, which was not asked for")
-        said = "; or with ".join(better)
-        return (
-            f"At least half of the top k would be found with {said}."
-            if said
-            else ("Neither a smaller k nor 100 times the users would be enough.")
-        )
+        if not better:
+            return "Neither a smaller k nor 100 times the users would be enough."
+        return f"At least half of the top k would be found with {'; or with '.join(better)}."
 
     def __repr__(self) -> str:
         question = self.question
         return f"Preview(k={question.asked.k}, epsilon={float(question.epsilon):g}, best={self.best.name!r})"
-
-    def _repr_html_(self: Preview | GroupsPreview) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row for each mechanism, the best first: mechanism, ordered, pure, draws, and recall, order, l_inf, l_1,
@@ -165,27 +201,12 @@ class Preview:
         """
         return [outlook.to_row() for outlook in self.outlooks]
 
-    def to_polars(self: Preview | GroupsPreview) -> polars.DataFrame:
-        import polars
-
-        return polars.DataFrame(self.to_rows())
-
-    def to_pandas(self: Preview | GroupsPreview) -> pandas.DataFrame:
-        """Raises InvalidArgument where pandas is not installed."""
-        try:
-            import pandas
-        except ImportError:
-            raise InvalidArgument(
-                "", "to_pandas() needs pandas", "`pip install pandas`, or take .to_polars()"
-            ) from None
-        return pandas.DataFrame(self.to_rows())
-
     def __str__(self) -> str:
         parts = [table(self.outlooks), ranks_table(self.best), self.reasons()]
         return "\n\n".join("\n".join(lines) for lines in parts)
 
-    def plain(self) -> dict[str, Any]:
-        """As JSON."""
+    def asked(self) -> dict[str, Any]:
+        """What was asked, as JSON."""
         question, delta = self.question, self.offered.get("delta")
         return {
             "expected": self.expected.summary(),
@@ -195,6 +216,12 @@ class Preview:
             "delta": None if delta is None else float(delta),
             "privacy_unit": question.privacy_unit,
             "windows": self.windows,
+        }
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            **self.asked(),
             "recommended": self.best.name,
             "close_to_noise": self.close_to_noise,
             "reasons": self.reasons(),
@@ -204,63 +231,102 @@ class Preview:
 
 
 @dataclass(frozen=True, repr=False)
-class GroupsPreview:
-    """The preview of one question for groups, which one mechanism ranks.
+class Previews(_Shown):
+    """The previews of one question for some groups, or at some steps of a series, which one mechanism ranks.
 
     Args:
-        previews: of the largest, the median and the smallest group, by their names.
-        best: the recommended mechanism: of those that are recommended for one of these, the one with which most groups
-            are worth publishing.
-        worth: the groups that are, the largest first: in which at least half of the top k is expected to be found.
-        groups: how many there are.
+        each: what each is of: group or step.
+        previews: by their names: of the largest, the median and the smallest group, or of some steps.
+        shown: the one that stands for all where settings are compared: of the median group, or of the last step.
+        expected: the counts of the first group that is looked at, or of the whole period.
+        place: what these are counts of.
+        question: what the recommended mechanism is asked: of a series its own; of those that are recommended for one of
+            the groups, the one with which most groups are worth publishing.
+        worth: the names of all that are, in order: in which at least half of the top k is expected to be found.
+        number: of how many groups, or of how many steps that are looked at.
+        notes: what else there is to say, in sentences.
     """
 
+    each: str
     previews: Mapping[str, Preview]
-    best: str
+    shown: Preview
+    expected: Expected
+    place: str
+    question: Question
     worth: tuple[str, ...]
-    groups: int
+    number: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> str:
+        """The recommended mechanism."""
+        return name_of_asked(self.question)
+
+    @property
+    def close_to_noise(self) -> bool:
+        """Whether none is worth publishing."""
+        return not self.worth
+
+    def judged(self) -> str:
+        """How many are worth publishing."""
+        return f"{len(self.worth):,} of {self.number:,}"
+
+    def heading(self) -> str:
+        """What is expected, in one line."""
+        return f"Expected of {self.place}: {self.expected.summary()}"
 
     def reasons(self) -> list[str]:
-        """The recommendation, in sentences."""
-        largest, smallest = list(self.previews.values())[0], list(self.previews.values())[-1]
+        """The recommendation, in sentences; of the smallest group, if it is close to noise, what would be better."""
+        some = list(self.previews.values())
         if not self.worth:
-            return largest.reasons()
-        which = "all" if len(self.worth) == self.groups else f"{len(self.worth)} of"
-        said = f"Take {self.best}: {which} {self.groups:,} groups are worth publishing ({named(self.worth)})."
-        advice = smallest.advice() if smallest.close_to_noise else ""
+            return [*max(some, key=lambda one: one.best.recall.value).reasons(), *self.notes]
+        which = f"all {self.number:,}" if len(self.worth) == self.number else self.judged()
+        said = f"Take {self.best}: {which} {self.each}s are worth publishing ({named(self.worth)})."
+        advice = some[-1].advice() if some[1:] and some[-1].close_to_noise else ""
         more = [f"In the smallest, {advice[0].lower()}{advice[1:]}"] if advice else []
-        asked = largest.question.asked.groups
-        if asked is not None and asked.overall and not any(map(_is_overall, (*self.previews, *self.worth))):
-            more.append("The ranking of all rows is not shown: more users count in it than in any group.")
-        return [said, *more]
+        return [said, *more, *self.notes]
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """The rows of the previews, each with its group."""
-        return [{"group": group, **row} for group, one in self.previews.items() for row in one.to_rows()]
-
-    _repr_html_, to_polars, to_pandas = Preview._repr_html_, Preview.to_polars, Preview.to_pandas
+        """The rows of the previews, each with its group or step."""
+        return [{self.each: name, **row} for name, one in self.previews.items() for row in one.to_rows()]
 
     def __str__(self) -> str:
-        columns = [(name, one.outlooks) for name, one in self.previews.items()]
-        return "\n".join([*comparison(columns, ("recall",)), "", *self.reasons()])
+        columns = [((name,), one) for name, one in self.previews.items()]
+        return "\n".join([*comparison((f"recall by {self.each}",), columns), "", *self.reasons()])
 
     def __repr__(self) -> str:
-        return f"GroupsPreview(best={self.best!r}, worth={len(self.worth)} of {self.groups} groups)"
+        return f"Previews(best={self.best!r}, worth={len(self.worth)} of {self.number} {self.each}s)"
 
     def plain(self) -> dict[str, Any]:
         """As JSON."""
-        mechanisms = {name: [outlook.plain() for outlook in one.outlooks] for name, one in self.previews.items()}
         return {
+            **self.shown.asked(),
+            "expected": self.expected.summary(),
             "recommended": self.best,
-            "groups": self.groups,
+            "close_to_noise": self.close_to_noise,
+            f"{self.each}s": self.number,
             "worth_publishing": list(self.worth),
             "reasons": self.reasons(),
-            "mechanisms": mechanisms,
+            "mechanisms": {name: [outlook.plain() for outlook in one] for name, one in self.previews.items()},
+            "left_out": {name: error.shown() for name, error in self.shown.left_out.items()},
         }
 
 
+def compared(found: Sequence[Preview | Previews]) -> list[str]:
+    """Previews of several settings of k and epsilon as one table, and which of them are close to noise."""
+    settings = [(one.question.top_k.max_items, float(one.question.epsilon)) for one in found]
+    columns = [(values, one.shown) for values, one in zip(settings, found, strict=True)]
+    some = [one for one in found if isinstance(one, Previews)]
+    worth = [(f"{some[0].each}s worth publishing", *(one.judged() for one in some))] if some else []
+    noisy = [
+        f"k={k:g}, epsilon={epsilon:g}" for (k, epsilon), one in zip(settings, found, strict=True) if one.close_to_noise
+    ]
+    said = "* the one to take" + (f"; close to noise: {'; '.join(noisy)}" if noisy else "")
+    return [*comparison(("k", "epsilon"), columns, worth), "", said]
+
+
 @overload
-def preview(expected: Mapping[str, Expected], *args: Any, **asked: Any) -> GroupsPreview: ...  # noqa: ANN401
+def preview(expected: Mapping[str, Expected], *args: Any, **asked: Any) -> Previews: ...  # noqa: ANN401
 
 
 @overload
@@ -273,21 +339,22 @@ def preview(
     epsilon: float | Fraction | None = None,
     delta: float | Fraction | None = None,
     *,
-    mechanism: Mechanism | str | Iterable[str] = OF_ONE_WINDOW,
+    mechanism: Mechanism | str | Iterable[str] | None = None,
     draws: int | None = None,
-    tell: Callable[[str], None] | None = None,
+    tell: Callable[[str], None] = tell_nobody,
     **asked: Any,  # noqa: ANN401 - as `ASKED` names them
-) -> Preview | GroupsPreview:
+) -> Preview | Previews:
     """A preview of what every mechanism is expected to publish of a window, and which one to take. Spends nothing.
 
     Args:
         expected: the counts of a window, from public knowledge only: `Reaches`, `Released`, or `PublicCounts`; with
             amounts `InAmounts`; of groups those of each by its name, the largest first, such as
-            `Reaches(...).in_groups([9000, 1000])`.
+            `Reaches(...).in_groups([9000, 1000])`. With a period to date those of the whole period: it has a preview of
+            some of its steps.
         k, epsilon, delta: as for `rank`; or in place of k a `Question`, which has its own epsilon. A delta is for the
             mechanisms that have one, and for composing.
         mechanism: an object such as `Joint(epsilon=1.0)`, which has its own epsilon; a name, such as "joint"; or some
-            names, to compare, by default of all built-in ones.
+            names, to compare, by default of all built-in ones that answer.
         draws: how many for each mechanism: by default 400 for those that are close to the best sequence and 40 for the
             others, for groups 32 and 8; fewer where they are slow.
         tell: is called with the name of every mechanism before it is tried.
@@ -301,35 +368,44 @@ def preview(
     Cost: a tenth of a second for each mechanism that is far from the best, up to a second for each that is close.
     """
     _check_expected(expected)
-    names, question = _names(mechanism), k
+    period = k.period if isinstance(k, Question) else asked.get("period")
+    names, question = _names(mechanisms_of(period) if mechanism is None else mechanism), k
     if not isinstance(question, Question):
-        question = _question(expected, names, {"k": k, "epsilon": epsilon, "delta": delta, **asked}, mechanism)
+        for name in asked:
+            if name not in ASKED:
+                known = [*ASKED, "mechanism", "draws"]
+                raise InvalidArgument(name, "is no argument of preview", did_you_mean(name, known))
+        one = mechanism if isinstance(mechanism, Mechanism) else names
+        question = question_of(expected, one, k=k, epsilon=epsilon, delta=delta, **asked)
     elif given := {name for name in asked if name != "parameters"} | ({"epsilon"} if epsilon is not None else set()):
         raise InvalidArgument(min(given), "is part of the Question that is given", "leave it out")
     elif isinstance(mechanism, Mechanism):
         raise InvalidArgument("mechanism", "must be a name beside a Question, which has the budget", f"give {names[0]}")
-    more, tell = offered(question, delta, asked.get("parameters")), tell or _tell_nobody
-    if isinstance(expected, Mapping):
-        return _of_groups(expected, question, names, more, Effort.of(draws, _AMONG_MANY), tell)
-    return _preview(expected, question, names, more, Effort.of(draws, _ALONE), tell)
+    return preview_of(expected, question, names, offered(question, delta, asked.get("parameters")), draws, tell)
 
 
-def one_of_many(
+def preview_of(
     expected: Expected | Mapping[str, Expected],
     question: Question,
-    *,
-    mechanism: Iterable[str],
+    names: Iterable[str],
+    more: Mapping[str, Any],
     draws: int | None,
     tell: Callable[[str], None],
-    **given: Any,  # noqa: ANN401 - as `offered` takes it
-) -> Preview | GroupsPreview:
-    """The preview of one of many questions, of few draws: no range of one ranking is told. Of groups all mechanisms are
-    tried in the median one alone.
+    *,
+    alone: bool = True,
+) -> Preview | Previews:
+    """The preview of a question, by so many draws.
+
+    Args:
+        more: as `offered` has it.
+        alone: it is the only question. Of one of many there are few draws, and no range of one ranking is told; of
+            groups all mechanisms are tried in the median one alone.
     """
-    effort, more = Effort.of(draws, _AMONG_MANY), offered(question, **given)
+    if is_series(question):
+        return _of_steps(expected, question, Effort.of(draws, _OF_STEPS), tell)
     if isinstance(expected, Mapping):
-        return _of_groups(expected, question, mechanism, more, effort, tell, median_alone=True)
-    return _preview(expected, question, mechanism, more, effort, tell)
+        return _of_groups(expected, question, names, more, Effort.of(draws, _AMONG_MANY), tell, alone)
+    return _of_window(expected, question, names, more, Effort.of(draws, _ALONE if alone else _AMONG_MANY), tell)
 
 
 def offered(
@@ -338,10 +414,6 @@ def offered(
     """A delta, by default the question's own, and parameters, for the mechanisms that take them."""
     own = question.asked.mechanism.parameter("delta", question.spare_delta)
     return {"delta": own if delta is None else delta, **(parameters or {})}
-
-
-def _tell_nobody(name: str) -> None:
-    pass
 
 
 def _check_expected(expected: object) -> None:
@@ -371,30 +443,41 @@ def _names(mechanism: Mechanism | str | Iterable[str]) -> tuple[str, ...]:
     )
 
 
-def _question(
-    expected: Expected | Mapping[str, Expected],
-    names: Iterable[str],
-    asked: Mapping[str, Any],
-    mechanism: object,
+def question_of(
+    expected: Expected | Mapping[str, Expected] | None,
+    mechanism: Mechanism | str | Iterable[str],
+    *,
+    domain: Domain | None = None,
+    unknown_domain: bool = False,
+    groups_per_user: int | None = None,
+    overall: bool = False,
+    held: Total | None = None,
+    **asked: Any,  # noqa: ANN401 - as `Question.of` takes it
 ) -> Question:
-    """The question that arguments ask, of the mechanism that is an object, or of the first that answers."""
-    for name in asked:
-        if name not in ("k", "epsilon", "delta", *ASKED):
-            raise InvalidArgument(name, "is no argument of preview", did_you_mean(name, [*ASKED, "mechanism", "draws"]))
+    """The question that arguments ask, of no rows: its list is as long, and its groups are as many, as are expected.
+
+    Args:
+        expected: None if nothing is known of the counts: then lists are as long as any.
+        mechanism: an object; or names, of which the first that answers is asked.
+        domain: in place of that list.
+        held: the total in a ledger.
+
+    Raises:
+        InvalidArgument: as for `Question.of`.
+    """
     given = {name: value for name, value in asked.items() if value is not None}
-    largest = next(iter(expected.values())) if isinstance(expected, Mapping) else expected
     by_group = expected if isinstance(expected, Mapping) else None
-    given |= {"groups": numbered_groups(by_group, given.pop("groups_per_user", None), given.pop("overall", False))}
-    if not given.pop("unknown_domain", False):
-        given["domain"] = RangeDomain(0, largest.histogram(given.get("max_items_per_user"), False).items)
-    else:
-        given["domain"] = UnknownDomain()
-    return Question.of(mechanism=mechanism if isinstance(mechanism, Mechanism) else tuple(names), **given)
+    largest = next(iter(expected.values())) if isinstance(expected, Mapping) else expected
+    if domain is None and unknown_domain:
+        domain = UnknownDomain()
+    elif domain is None:
+        most = given.get("max_items_per_user")
+        domain = RangeDomain(0, RangeDomain.LONGEST if largest is None else largest.histogram(most, False).items)
+    groups = _numbered_groups(by_group, groups_per_user, overall)
+    return Question.of(mechanism=mechanism, domain=domain, groups=groups, held=held, **given)
 
 
-def numbered_groups(
-    by_group: Mapping[str, Expected] | None, per_user: int | None = None, overall: bool = False
-) -> Groups | None:
+def _numbered_groups(by_group: Mapping[str, Expected] | None, per_user: int | None, overall: bool) -> Groups | None:
     """So many groups as there are expected counts of; where only a bound on a user's groups is given, any number. None
     without either.
 
@@ -437,7 +520,7 @@ def alternatives(
     return questions, left_out
 
 
-def _preview(
+def _of_window(
     expected: Expected,
     question: Question,
     names: Iterable[str],
@@ -447,35 +530,45 @@ def _preview(
 ) -> Preview:
     if question.asked.k is None:
         raise InvalidArgument("k", "must be given: of all above a threshold there is no part that is right")
-    some = counted(expected, question.asked)
-    histogram = some[0][1]
-    if question.asked.domain.is_public and question.top_k.max_items > histogram.items:
-        raise InvalidArgument(
-            "k", f"must be at most the number of items, got k = {question.top_k.max_items} and {histogram.items} items"
-        )
+    items, k = _items(expected, question), question.top_k.max_items
+    if question.asked.domain.is_public and k > items:
+        raise InvalidArgument("k", f"must be at most the number of items, got k = {k} and {items} items")
     questions, left_out = alternatives(question, names, **offered)
+    drawn = {name: one.top_k for name, one in questions.items()}
+    outlooks = _outlooks(drawn, expected, effort, tell, left_out)
+    found = [replace(outlook, pure=_pure(questions[name])) for name, outlook in outlooks.items()]
+    return Preview(expected, items, _ordered(found), {name: questions[name] for name in outlooks}, left_out, offered)
+
+
+def _outlooks(
+    drawn: Mapping[str, TopK],
+    expected: Expected,
+    effort: Effort,
+    tell: Callable[[str], None],
+    left_out: dict[str, InvalidArgument],
+) -> dict[str, Outlook]:
+    """The outlook of each of some ways to draw; why some take no such counts is put to what is left out.
+
+    Raises InvalidArgument where none takes them.
+    """
     draws: dict[str, Draws] = {}
-    for name, one in list(questions.items()):
+    for name, top_k in drawn.items():
+        tell(name)
         try:
-            weight_of(one.top_k.mechanism, expected)
+            draws[name] = Draws(top_k, expected).upto(effort.few, effort.limited)
         except InvalidArgument as refusal:
             left_out[name] = refusal
-            del questions[name]
-            continue
-        tell(name)
-        draws[name] = _draws(one.top_k, some[0]).upto(effort.few, effort.limited)
-    if not questions:
+    if not draws:
         raise next(iter(left_out.values()))
     for name in _close(draws) if effort.many > effort.few else ():
         tell(name)
         draws[name].upto(effort.many, effort.limited)
-    outlooks, unit = [], float(question.asked.score.unit)
+    outlooks = {}
     for name, its in draws.items():
-        top_k = questions[name].top_k
-        others = [_draws(top_k, one).upto(effort.aside, effort.limited) for one in some[1:] if effort.aside]
-        outlook = its.outlook(_pure(questions[name]), unit)
-        outlooks.append(outlook.over(others) if effort.aside else replace(outlook, recall_range=None))
-    return Preview(expected, histogram.items, tuple(_ordered(outlooks)), questions, left_out, offered)
+        others = [Draws(drawn[name], one).upto(effort.aside, effort.limited) for one in bent(expected) if effort.aside]
+        outlook = its.outlook()
+        outlooks[name] = outlook.over(others) if effort.aside else replace(outlook, recall_range=None)
+    return outlooks
 
 
 def _close(draws: Mapping[str, Draws]) -> list[str]:
@@ -485,33 +578,8 @@ def _close(draws: Mapping[str, Draws]) -> list[str]:
     return [name for name, its in draws.items() if its.recall.high >= best.low and its.recall.low <= best.high]
 
 
-Counted = Sequence[tuple[Expected, Histogram]]
-"""What is expected, and then all that is as likely, each with its counts."""
-
-
-def counted(expected: Expected, top_k: TopK) -> Counted:
-    """What is expected of a window and all that is as likely (`bent`), with the counts that are ranked."""
-    most, unknown = top_k.max_items_per_user, not top_k.domain.is_public
-    return [(one, one.histogram(most, unknown)) for one in (expected, *bent(expected))]
-
-
-def forecast(top_k: TopK, some: Counted, draws: int) -> Outlook:
-    """The outlook of what a window is drawn with on the counts that are expected, with a range over all of them.
-
-    Raises:
-        InvalidArgument: the mechanism does not take this k, or not these counts.
-    """
-    found, *others = (_draws(top_k, one) for one in some)
-    aside = [its.upto(min(draws, _ALONE.aside), limited=False) for its in others]
-    return found.upto(draws, limited=False).outlook(resolution=float(top_k.score.unit)).over(aside)
-
-
-def _draws(top_k: TopK, counts: tuple[Expected, Histogram]) -> Draws:
-    return Draws(top_k.mechanism, counts[1], top_k.max_items, weight_of(top_k.mechanism, counts[0]))
-
-
-def _histogram(expected: Expected, question: Question) -> Histogram:
-    return expected.histogram(question.asked.max_items_per_user, not question.asked.domain.is_public)
+def _items(expected: Expected, question: Question) -> int:
+    return expected.histogram(question.asked.max_items_per_user, not question.asked.domain.is_public).items
 
 
 def _of_groups(
@@ -521,22 +589,63 @@ def _of_groups(
     offered: Mapping[str, Any],
     effort: Effort,
     tell: Callable[[str], None],
-    median_alone: bool = False,
-) -> GroupsPreview:
+    alone: bool,
+) -> Previews:
     groups = list(by_group)
     median = groups[len(groups) // 2]
-    some = [median] if median_alone else list(dict.fromkeys((groups[0], median, groups[-1])))
-    previews = {one: _preview(by_group[one], question, names, offered, effort, tell) for one in some}
+    some = list(dict.fromkeys((groups[0], median, groups[-1]))) if alone else [median]
+    previews = {one: _of_window(by_group[one], question, names, offered, effort, tell) for one in some}
     noisy: dict[str, list[str]] = {}
     for one in previews.values():
 
         def noise(group: str, asked: Question = one.question) -> bool:
-            return not _reaches(asked, by_group[group], NOISE)
+            return is_noise(by_group[group], asked)
 
         if one.best.name not in noisy:
             noisy[one.best.name] = noise_in(groups, noise)
     best = min(noisy, key=lambda name: len(noisy[name]))
-    return GroupsPreview(previews, best, tuple(one for one in groups if one not in noisy[best]), len(groups))
+    worth = tuple(one for one in groups if one not in noisy[best])
+    asked, notes = question.asked.groups, []
+    if asked is not None and asked.overall and not any(map(_is_overall, (*previews, *worth))):
+        notes.append("The ranking of all rows is not shown: more users count in it than in any group.")
+    return Previews(
+        each="group",
+        previews=previews,
+        shown=previews[median],
+        expected=by_group[some[0]],
+        place=f"the {'largest' if alone else 'median'} of {len(groups):,} groups",
+        question=next(one.questions[best] for one in previews.values() if best in one.questions),
+        worth=worth,
+        number=len(groups),
+        notes=tuple(notes),
+    )
+
+
+def _of_steps(
+    expected: Expected | Mapping[str, Expected], question: Question, effort: Effort, tell: Callable[[str], None]
+) -> Previews:
+    """What steps of a series are expected to find of the true top k so far, if rows come evenly over the period."""
+    steps = steps_of(question)
+    assert not isinstance(expected, Mapping), "a question of groups has been refused"
+    previews: dict[str, Preview] = {}
+    worth: list[str] = []
+    for step, part in steps.items():
+        so_far = Begun(expected, part)
+        drawn = _outlooks(drawn_at(question, step), so_far, effort, tell, {})
+        last = {name: replace(outlook, name=name) for name, outlook in drawn.items()}
+        previews[str(step)] = Preview(
+            so_far,
+            _items(so_far, question),
+            _ordered(list(last.values())),
+            questions=dict.fromkeys(last, question),
+            left_out={},
+            offered=offered(question),
+        )
+        if next(iter(last.values())).recall.value >= NOISE:
+            worth.append(str(step))
+    notes = notes_on(question, expected, last)
+    shown = previews[str(max(steps))]
+    return Previews("step", previews, shown, expected, "the whole period", question, tuple(worth), len(steps), notes)
 
 
 def _pure(question: Question) -> bool:
@@ -545,16 +654,16 @@ def _pure(question: Question) -> bool:
     return pure and question.privacy.accounting in (None, "basic")
 
 
-def _ordered(outlooks: list[Outlook]) -> list[Outlook]:
+def _ordered(outlooks: list[Outlook]) -> tuple[Outlook, ...]:
     """The recommended outlook, then the others by their recall; sequences before sets."""
     ranked: list[Outlook] = []
     for ordered in (True, False):
         some = [outlook for outlook in outlooks if outlook.ordered is ordered]
-        some.sort(key=lambda outlook: (-outlook.recall.value, -outlook.order.value))
         if some:
-            first = _chosen([outlook for outlook in outlooks if outlook in some])
-            ranked += [first, *(outlook for outlook in some if outlook is not first)]
-    return ranked
+            first = _chosen(some)
+            others = [outlook for outlook in some if outlook is not first]
+            ranked += [first, *sorted(others, key=lambda outlook: (-outlook.recall.value, -outlook.order.value))]
+    return tuple(ranked)
 
 
 def _chosen(outlooks: list[Outlook]) -> Outlook:
@@ -564,140 +673,3 @@ def _chosen(outlooks: list[Outlook]) -> Outlook:
     ordered = max(equal, key=lambda outlook: outlook.order.value)
     equal = [outlook for outlook in equal if outlook.order.high >= ordered.order.low]
     return next((outlook for outlook in equal if outlook.pure), equal[0])
-
-
-def least_epsilon(
-    expected: Expected, questions: Iterable[Question], recall: float, tell: Callable[[str], None] | None = None
-) -> Question:
-    """The question of the least epsilon of two digits, from 0.0001 to 990, that is expected to find so much.
-
-    Recall is taken to grow with epsilon, and is estimated by the draws of `look`, the same for every epsilon.
-
-    Args:
-        questions: of the mechanisms that may be taken (`alternatives`); their epsilon is ignored.
-        recall: as a part of the top k, above 0 and at most 1.
-        tell: is called with the name of every mechanism that does better than those before it.
-
-    Raises:
-        InvalidArgument: no such epsilon is enough.
-    """
-    _check_recall(recall)
-    best, found = len(_EPSILONS), None
-    for question in questions:
-
-        def enough(place: int, question: Question = question) -> bool:
-            return _reaches(question, expected, recall, epsilon=_EPSILONS[place])
-
-        if best > 0 and enough(best - 1):
-            (tell or _tell_nobody)(_name(question))
-            best = _first(enough, 0, best - 1)
-            found = question.with_epsilon(_EPSILONS[best])
-    if found is None:
-        raise InvalidArgument(
-            "recall",
-            f"of {recall:g} is not reached by any epsilon up to {float(_EPSILONS[-1]):g}",
-            "ask for less of it",
-        )
-    return found
-
-
-def largest_k(
-    expected: Expected, questions: Iterable[Question], recall: float, tell: Callable[[str], None] | None = None
-) -> Question:
-    """The question of the largest k, up to 131,072, that is expected to find so much of the top k.
-
-    Recall is taken to fall in k: the search doubles k as long as the recall is reached, so a k beyond one that misses
-    it is never tried.
-
-    Args:
-        questions: of the mechanisms that may be taken (`alternatives`); their k is ignored.
-        recall, tell: as for `least_epsilon`.
-
-    Raises:
-        InvalidArgument: not even k = 1 is reached.
-    """
-    _check_recall(recall)
-    best, found = 0, None
-    for question in questions:
-        most = min(_histogram(expected, question).items, _MAX_K)
-
-        def missed(k: int, question: Question = question) -> bool:
-            return not _reaches(question, expected, recall, k=k)
-
-        if best >= most or missed(best + 1):
-            continue
-        (tell or _tell_nobody)(_name(question))
-        low = best + 1
-        while low < most and not missed(min(2 * low, most)):
-            low = min(2 * low, most)
-        best = low if low == most else _first(missed, low + 1, min(2 * low, most)) - 1
-        found = question.with_k(best)
-    if found is None:
-        rule = f"of {recall:g} is not reached even for k = 1"
-        raise InvalidArgument("recall", rule, "take a larger epsilon, or ask for less")
-    return found
-
-
-def _fewest_windows(expected: Expected, question: Question) -> int | None:
-    """How many windows, at least 2, have to be merged into one to find half of the top k; None beyond 100.
-
-    A merged window is taken to have as many times the users, and no more budget: its counts are multiplied. So it is
-    for groups that are merged. Recall is taken to grow with them.
-    """
-
-    def enough(times: int) -> bool:
-        return _reaches(question, expected, NOISE, times=times)
-
-    return _first(enough, 2, _MAX_WINDOWS) if enough(_MAX_WINDOWS) else None
-
-
-def noise_in(groups: Sequence[str], noise: Callable[[str], bool]) -> list[str]:
-    """Those groups that are noise. Of more than 100 groups, the largest first, only some are looked at: recall is taken
-    to grow with their size.
-    """
-    if len(groups) <= _ALL_GROUPS:
-        return [group for group in groups if noise(group)]
-    if not noise(groups[-1]):
-        return []
-    return list(groups[_first(lambda place: noise(groups[place]), 0, len(groups) - 1) :])
-
-
-def _name(question: Question) -> str:
-    return name_of(type(question.asked.mechanism))
-
-
-def _check_recall(recall: float) -> None:
-    if not 0 < recall <= 1:
-        raise InvalidArgument("recall", f"must be above 0 and at most 1, got {recall:g}", "it is a part of the top k")
-
-
-def _reaches(
-    question: Question,
-    expected: Expected,
-    recall: float,
-    *,
-    k: int | None = None,
-    epsilon: Fraction | None = None,
-    times: int = 1,
-) -> bool:
-    """Whether a question is expected to find so much, perhaps with another k or epsilon, or of so many times the
-    counts; False where its mechanism does not answer it then.
-    """
-    try:
-        question = question if k is None else question.with_k(k)
-        question = question if epsilon is None else question.with_epsilon(epsilon)
-        mechanism, k = question.top_k.mechanism, question.top_k.max_items
-        weight = weight_of(mechanism, expected)
-    except InvalidArgument:
-        return False
-    histogram = _histogram(expected, question)
-    merged = Histogram(histogram.values * times, histogram.sizes)
-    return k <= merged.items and Draws(mechanism, merged, k, weight).reach(recall)
-
-
-def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """The least number at which a monotone condition holds; it does at `high`."""
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle + 1, high)
-    return high

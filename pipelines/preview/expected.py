@@ -9,13 +9,14 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cache
 from itertools import groupby, product
+from numbers import Real
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,7 +24,6 @@ from numpy.typing import NDArray
 
 from private_topk.pipelines.files import as_path, exists, open_content, why
 from private_topk.pipelines.options import Options, names_a_file
-from private_topk.pipelines.preview.outlook import pooled
 from private_topk.pipelines.question import declared_period
 from private_topk.pipelines.sample import users_per_item
 from private_topk.pipelines.select import read_counts
@@ -140,13 +140,20 @@ class Reaches:
                 raise InvalidArgument(name, f"must be a whole number from 1 to {limit:,}, got {getattr(self, name)}")
         if len(given) != _REACHES:
             rule = f"must say the reach of two ranks, got {len(given)}"
-            raise InvalidArgument("like", rule, "two fix the curve, such as rank1=4%,rank50=0.5%")
+            raise InvalidArgument("reaches", rule, "two fix the curve, such as rank1=4%,rank50=0.5%")
+        if not all(isinstance(each, Real) for each in (*given, *given.values())):
+            rule = f"must be shares by rank, such as {{1: 0.04, 50: 0.005}}, got {given}"
+            raise InvalidArgument("reaches", verbatim(rule))
         (first, most), (second, least) = sorted(given.items())
         if not 1 <= first < second <= self.items:
-            raise InvalidArgument("like", f"must say the reach of ranks from 1 to {self.items:,}, the number of items")
+            rule = (
+                f"must say the reach of ranks from 1 to {self.items:,}, the number of items, got {first} and {second}"
+            )
+            raise InvalidArgument("reaches", rule)
         if not 0 < least <= most < 1:
             rule = f"must say reaches between 0 and 100%, that of rank {second} not above that of rank {first}"
-            raise InvalidArgument("like", rule)
+            told = " and ".join(f"{float(each) * 100:.6g}%" for each in (least, most))
+            raise InvalidArgument("reaches", f"{rule}, got {told}", "0.04 is 4%")
         object.__setattr__(self, "reaches", ((first, float(most)), (second, float(least))))
 
     def _held(self) -> tuple[Floats, NDArray[np.int64]]:
@@ -282,25 +289,46 @@ class Released:
         return float(np.clip(-(spread @ logs) / (spread @ spread), 0.05, 4.0))
 
 
+def pooled(values: Iterable[float]) -> list[tuple[float, int]]:
+    """The decreasing sequence closest to the values in least squares, as runs of (value, length).
+
+    Neighbours that rise are pooled to their mean, as often as it takes (Ayer et al. 1955).
+    """
+    runs: list[tuple[float, int]] = []
+    for value in values:
+        total, size = value, 1
+        while runs and runs[-1][0] * size <= total * runs[-1][1]:
+            before, more = runs.pop()
+            total, size = total + before, size + more
+        runs.append((total, size))
+    return [(total / size, size) for total, size in runs]
+
+
+@dataclass(frozen=True)
+class Begun:
+    """The first part of a period, of which `expected` has the whole, if rows come evenly over it."""
+
+    expected: Expected
+    part: Fraction
+
+    def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
+        kept = 1.0
+        if isinstance(self.expected, Reaches):
+            # The first items of a user are counted: of few there are as many as of the whole.
+            held = float(self.part) * self.expected.items_per_user
+            max_items_per_user, kept = None, min(1.0, (max_items_per_user or math.inf) / held)
+        whole = self.expected.histogram(max_items_per_user, unknown)
+        return _histogram(whole.values.astype(np.float64) * (float(self.part) * kept), whole.sizes, unknown)
+
+    def summary(self) -> str:
+        return f"{self.expected.summary()}; the first {float(self.part):.3g} of the period"
+
+
 def bent(expected: Expected) -> tuple[Expected, ...]:
     """Other counts that are as likely by what is known: of curves that two reaches tell, or beyond published counts."""
     if isinstance(expected, InAmounts):
         return tuple(replace(expected, expected=one) for one in bent(expected.expected))
     return expected.bent() if isinstance(expected, Reaches | Released) else ()
-
-
-def scaled(expected: Expected, part: Fraction, max_items_per_user: int | None) -> Histogram:
-    """The counts of the first part of a period, of which `expected` has the whole, if rows come evenly over it.
-
-    Args:
-        max_items_per_user: how many items of a user are counted, the first ones, or None for all.
-    """
-    if isinstance(expected, Reaches):
-        held = float(part) * expected.items_per_user
-        whole, kept = expected.histogram(None, False), min(1.0, (max_items_per_user or math.inf) / held)
-    else:
-        whole, kept = expected.histogram(max_items_per_user, False), 1.0
-    return _histogram(whole.values.astype(np.float64) * (float(part) * kept), whole.sizes, False)
 
 
 def weight_of(mechanism: Mechanism, expected: Expected) -> int:
@@ -466,7 +494,10 @@ def _shape_of(shape: Mapping[str, Any], items: int | None) -> ByGroup:
     if missing:
         raise InvalidArgument("like", f"must say {' and '.join(missing)} too", f"such as {_EXAMPLE}")
     reaches = {int(name[4:]): value for name, value in values.items() if _RANK.fullmatch(name)}
-    whole = Reaches(reaches, values["items"], sum(values["users"]))
+    try:
+        whole = Reaches(reaches, values["items"], sum(values["users"]))
+    except InvalidArgument as error:
+        raise error.renamed(lambda field: "like" if field == "reaches" else field) from None
     return {"": whole} if len(values["users"]) == 1 else {**whole.in_groups(values["users"])}
 
 

@@ -8,7 +8,6 @@ from contextlib import suppress
 from itertools import islice
 
 from private_topk.pipelines.options import Options, names_a_file
-from private_topk.pipelines.preview.compare import counted, forecast, noise_in
 from private_topk.pipelines.preview.expected import (
     ByGroup,
     Expected,
@@ -17,7 +16,8 @@ from private_topk.pipelines.preview.expected import (
     expected_of,
     falling,
 )
-from private_topk.pipelines.preview.outlook import NOISE, Outlook
+from private_topk.pipelines.preview.outlook import NOISE, Outlook, forecast
+from private_topk.pipelines.preview.solving import noise_in
 from private_topk.pipelines.preview.words import named, of_one_ranking, short
 from private_topk.pipelines.process import level
 from private_topk.pipelines.question import Question
@@ -99,9 +99,9 @@ def _declared(question: Question, like: str, groups: int) -> ByGroup:
 
 def _outlook(top_k: TopK, expected: Expected) -> Outlook | None:
     """What is expected of a window, or None where less than k items of a public list are known."""
-    some = counted(expected, top_k)
-    known = not top_k.domain.is_public or some[0][1].items >= top_k.max_items
-    return forecast(top_k, some, _DRAWS) if known else None
+    items = expected.histogram(top_k.max_items_per_user, not top_k.domain.is_public).items
+    known = not top_k.domain.is_public or items >= top_k.max_items
+    return forecast(top_k, expected, _DRAWS) if known else None
 
 
 def forewarn(

@@ -13,12 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from private_topk.pipelines.preview.expected import Expected, bent, weight_of
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.registry import name_of
+from private_topk.transforms.spec import TopK
 
 DRAWS = 400
 """So many draws estimate a probability within 0.05, and the mean of ten of them within 0.02."""
+
+ASIDE = 20
+"""So many on each of the other counts that are as likely tell a range."""
 
 NOISE = 0.5
 """A ranking that finds less than this part of the top k, or a place that holds one of them less often, is noise."""
@@ -72,26 +77,12 @@ def mean(values: ArrayLike, most: float, least: float = 0.0) -> Estimate:
     return Estimate(value, least + width * chance.low, least + width * chance.high)
 
 
-def pooled(values: Iterable[float]) -> list[tuple[float, int]]:
-    """The decreasing sequence closest to the values in least squares, as runs of (value, length).
-
-    Neighbours that rise are pooled to their mean, as often as it takes (Ayer et al. 1955).
-    """
-    runs: list[tuple[float, int]] = []
-    for value in values:
-        total, size = value, 1
-        while runs and runs[-1][0] * size <= total * runs[-1][1]:
-            before, more = runs.pop()
-            total, size = total + before, size + more
-        runs.append((total, size))
-    return [(total / size, size) for total, size in runs]
-
-
 @dataclass(frozen=True)
 class Outlook:
     """The outlook of a mechanism: what is expected of one draw. Items of equal counts are equally right.
 
     Args:
+        name: that of the mechanism, by which a run finds it.
         mechanism: with the budget of one window.
         draws: how many were made.
         pure: whether the run as a whole would be pure.
@@ -113,6 +104,7 @@ class Outlook:
         returned: how many items.
     """
 
+    name: str
     mechanism: Mechanism
     k: int
     draws: int
@@ -128,11 +120,6 @@ class Outlook:
     l_1: Estimate
     ratio: Estimate
     returned: Estimate
-
-    @property
-    def name(self) -> str:
-        """The mechanism's name, by which a run finds it."""
-        return name_of(type(self.mechanism))
 
     @property
     def ordered(self) -> bool:
@@ -172,19 +159,24 @@ class Outlook:
 
 
 class Draws:
-    """The draws of a mechanism with the budget of one window on a window: as many as are asked for, and then more.
+    """The draws of what a window is drawn with on the counts that are expected: as many as are asked for, then more.
 
     They use a fixed key, so that the same setting has the same preview. A run draws with its own key.
 
     Args:
-        weight: what every user adds to an item, where the mechanism adds up weights (`weight_of`).
+        times: how many such windows are merged: counts are so many times as large.
 
     Raises:
         InvalidArgument: the mechanism does not take this k, or not these counts.
     """
 
-    def __init__(self, mechanism: Mechanism, histogram: Histogram, k: int, weight: int = 1) -> None:
+    def __init__(self, top_k: TopK, expected: Expected, times: int = 1) -> None:
+        mechanism, k = top_k.mechanism, top_k.max_items
+        weight = weight_of(mechanism, expected)
+        counts = expected.histogram(top_k.max_items_per_user, not top_k.domain.is_public)
+        histogram = Histogram(counts.values * times, counts.sizes)
         self.mechanism, self.k, self._histogram = mechanism, k, histogram
+        self._unit = float(top_k.score.unit)
         self._prepared = mechanism.prepare(Histogram(histogram.values * weight, histogram.sizes))
         self._bits, self._top, self._seconds = RandomBits.keyed(_key(mechanism, k)), _Top(histogram, k), 0.0
         self._seen: list[_Seen] = []
@@ -201,9 +193,9 @@ class Draws:
                 break
         return self
 
-    def reach(self, recall: float, most: int = DRAWS) -> bool:
-        """Whether so much is found in the mean: of as many draws as it takes to tell, and at most so many."""
-        number = _MIN_DRAWS
+    def reach(self, recall: float, most: int | None = None) -> bool:
+        """Whether so much is found in the mean: by as many draws as it takes to tell, at most those of `look`."""
+        number, most = _MIN_DRAWS, most or DRAWS
         while True:
             found = self.upto(min(number, most)).recall
             if number >= most or not found.low < recall < found.high:
@@ -222,13 +214,8 @@ class Draws:
         low, high = np.quantile(recalls, 0.05, method="lower"), np.quantile(recalls, 0.95, method="higher")
         return float(low), float(high)
 
-    def outlook(self, pure: bool | None = None, resolution: float = 1.0) -> Outlook:
-        """What the draws so far tell.
-
-        Args:
-            pure: whether the whole run is; by default whether the mechanism is.
-            resolution: the amount of one unit of the histogram: errors are in amounts.
-        """
+    def outlook(self, pure: bool | None = None) -> Outlook:
+        """What the draws so far tell; `pure`: whether the whole run is, by default whether the mechanism is."""
         mechanism, k, rows = self.mechanism, self.k, self._seen
         ordered, largest = mechanism.guarantee.answer == "sequence", float(self._top.counts[0])
         right, belongs, found = (
@@ -239,6 +226,7 @@ class Draws:
             return mean([getattr(row, name) * worth for row in rows], most * worth)
 
         return Outlook(
+            name=name_of(type(mechanism)),
             mechanism=mechanism,
             k=k,
             draws=len(rows),
@@ -250,16 +238,22 @@ class Draws:
             recall=self.recall,
             recall_range=self.recall_range,
             order=mean(right.mean(axis=1), 1.0) if ordered else Estimate.known(0.0),
-            l_inf=number("l_inf", largest, resolution),
-            l_1=number("l_1", largest * k, resolution),
+            l_inf=number("l_inf", largest, self._unit),
+            l_1=number("l_1", largest * k, self._unit),
             ratio=number("ratio", 1.0),
             returned=Estimate.known(k) if mechanism.guarantee.domain == "public" else number("returned", k),
         )
 
 
-def look(mechanism: Mechanism, histogram: Histogram, k: int, draws: int | None = None, weight: int = 1) -> Outlook:
-    """The outlook of a mechanism with the budget of one window on a window: by default of 400 draws, if time allows."""
-    return Draws(mechanism, histogram, k, weight).upto(draws or DRAWS, draws is None).outlook()
+def look(top_k: TopK, expected: Expected, draws: int | None = None) -> Outlook:
+    """The outlook of what a window is drawn with: by default of 400 draws, if time allows. Raises InvalidArgument."""
+    return Draws(top_k, expected).upto(draws or DRAWS, draws is None).outlook()
+
+
+def forecast(top_k: TopK, expected: Expected, draws: int) -> Outlook:
+    """The same, of so many draws, with a range over all that is as likely (`bent`). Raises InvalidArgument."""
+    others = [Draws(top_k, one).upto(min(draws, ASIDE), limited=False) for one in bent(expected)]
+    return Draws(top_k, expected).upto(draws, limited=False).outlook().over(others)
 
 
 def _chances(hits: NDArray[Any]) -> tuple[Estimate, ...]:

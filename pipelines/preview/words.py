@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
 
-from private_topk.pipelines.preview.outlook import NOISE, Estimate, Outlook, pooled
-
-if TYPE_CHECKING:
-    from private_topk.pipelines.preview.compare import GroupsPreview
+from private_topk.pipelines.preview.expected import pooled
+from private_topk.pipelines.preview.outlook import NOISE, Estimate, Outlook
 
 _SURE = 0.9
 _HEAD = ("mechanism", "answer", "recall", "of one ranking", "places right", "l_inf", "score ratio", "returned", "draws")
@@ -51,34 +48,27 @@ def ranks_table(outlook: Outlook) -> list[str]:
     return aligned(table_rows)
 
 
-def comparison(columns: Sequence[tuple[Any, ...]], heads: Sequence[str]) -> list[str]:
-    """The recall of every mechanism in several settings, in hundredths; * marks the recommended one.
+def comparison(
+    heads: Sequence[str],
+    columns: Sequence[tuple[Sequence[object], Iterable[Outlook]]],
+    feet: Iterable[Sequence[str]] = (),
+) -> list[str]:
+    """The recall of every mechanism in several columns, in hundredths; * marks the recommended one of each.
 
     Args:
-        columns: of each setting the values under the heads, and last its outlooks, the recommended one first.
+        columns: of each the values under the heads, and its outlooks, the recommended one first.
+        feet: lines below, each with its name.
     """
-    settings = [list(outlooks) for *_, outlooks in columns]
-    names = list(dict.fromkeys(outlook.name for outlooks in settings for outlook in outlooks))
-    names.sort(key=lambda name: -max(_recall(outlooks, name) for outlooks in settings))
-    rows = [(head, *(_plain(column[place]) for column in columns)) for place, head in enumerate(heads)]
-    for name in names:
+    rows = [(head, *(_plain(values[place]) for values, _ in columns)) for place, head in enumerate(heads)]
+    settings = [{outlook.name: outlook.recall for outlook in outlooks} for _, outlooks in columns]
+    names = dict.fromkeys(name for recalls in settings for name in recalls)
+    for name in sorted(names, key=lambda name: -max(its[name].value for its in settings if name in its)):
         cells = []
-        for outlooks in settings:
-            candidate = next((outlook for outlook in outlooks if outlook.name == name), None)
-            mark = "*" if candidate is outlooks[0] else " "
-            cells.append("- " if candidate is None else f"{within(candidate.recall, 0)}{mark}")
+        for recalls in settings:
+            mark = "*" if name == next(iter(recalls)) else " "
+            cells.append(f"{within(recalls[name], 0)}{mark}" if name in recalls else "- ")
         rows.append((name, *cells))
-    return aligned(rows)
-
-
-def worth(settings: Sequence[tuple[float, ...]], found: Sequence[GroupsPreview]) -> list[str]:
-    """What to take in several settings of k and epsilon, and in how many groups."""
-    rows = [("k", "epsilon", "take", "recall in the median group", "groups worth publishing")]
-    for (k, epsilon), one in zip(settings, found, strict=True):
-        median = next(iter(one.previews.values()))
-        how_many = f"{len(one.worth):,} of {one.groups:,}"
-        rows.append((_plain(k), _plain(epsilon), one.best, within(median.best.recall), how_many))
-    return aligned(rows)
+    return aligned([*rows, *feet])
 
 
 def _plain(value: object) -> str:
@@ -93,10 +83,6 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
         cells = (f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
         lines.append(f"  {first:<{widths[0]}}  {'  '.join(cells)}".rstrip())
     return lines
-
-
-def _recall(outlooks: Sequence[Outlook], name: str) -> float:
-    return next((outlook.recall.value for outlook in outlooks if outlook.name == name), -1.0)
 
 
 def within(estimate: Estimate, digits: int = 1) -> str:

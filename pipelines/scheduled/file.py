@@ -14,7 +14,7 @@ import yaml
 
 from private_topk.pipelines.options import Option, rows
 from private_topk.pipelines.scheduled.schedule import Schedule
-from private_topk.pipelines.texts import columns, printable_text, template
+from private_topk.pipelines.texts import columns, name_and_value, printable_text, template
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, literal, refused, verbatim
 from private_topk.transforms.windows.calendar import UNITS
 
@@ -29,10 +29,10 @@ OF_SCHEDULE = {"period_from", "period_to", "window", "time_zone", "release_id"}
 
 @dataclass(frozen=True)
 class Field:
-    """One value as it is written: a text, or a list of texts. YAML's own typing (1e-6 is a text, no is false) is
-    ignored: the schema decides what a value means."""
+    """One value as it is written: a text, a list of texts, or texts by name. YAML's own typing (1e-6 is a text, no is
+    false) is ignored: the schema decides what a value means."""
 
-    value: str | list[str]
+    value: str | list[str] | dict[str, str]
     line: int
 
 
@@ -88,7 +88,7 @@ class Document:
                 raise self.error(name, f"{section} must be a single value")
             if name not in names | sections:
                 raise self.error(name, f"{name} is not known: {_hint(name, names | sections)}")
-            if name in sections - names and field.value != []:
+            if name in sections - names and not isinstance(field.value, dict):
                 fields = sorted(one.removeprefix(f"{name}.") for one in names if one.startswith(f"{name}."))
                 remedy = f"write them below it, indented: {', '.join(fields)}"
                 raise self.error(name, f"{name} must be a section of fields: {remedy}")
@@ -104,19 +104,23 @@ class Document:
             self.fields[name] = field = Field(_value(value), line)
             for number, item in enumerate(value.value, 1) if name == INPUT and isinstance(field.value, list) else ():
                 if isinstance(item, yaml.MappingNode):  # an input with settings of its own
-                    self.fields[f"{name}[{number}]"] = Field([], item.start_mark.line + 1)
+                    self.fields[f"{name}[{number}]"] = Field({}, item.start_mark.line + 1)
                     self._add(item, f"{name}[{number}].")
             # Sections hold no sections; deeper down, a file whose parts refer to each other would have no end.
             if isinstance(value, yaml.MappingNode) and not prefix:
                 self._add(value, f"{name}.")
 
 
-def _value(node: yaml.Node) -> str | list[str]:
+def _value(node: yaml.Node) -> str | list[str] | dict[str, str]:
     if isinstance(node, yaml.ScalarNode):
         return node.value
     if isinstance(node, yaml.SequenceNode):
-        return [item.value if isinstance(item, yaml.ScalarNode) else "" for item in node.value]
-    return []
+        return [_text(item) for item in node.value]
+    return {_text(name): _text(value) for name, value in node.value}
+
+
+def _text(node: yaml.Node) -> str:
+    return node.value if isinstance(node, yaml.ScalarNode) else ""
 
 
 def _hint(name: str, known: set[str]) -> str:
@@ -126,6 +130,8 @@ def _hint(name: str, known: set[str]) -> str:
     if len(elsewhere) == 1:
         return f"did you mean {elsewhere[0]}?"
     inside = sorted(other.rpartition(".")[2] for other in known if other and other.rpartition(".")[0] == section)
+    if not inside:  # of a section that there is not
+        return did_you_mean(name, known - {""}, "write fields below the name of their section, indented")
     return did_you_mean(last, inside, f"there can be {', '.join(inside)}")
 
 
@@ -178,7 +184,7 @@ def read_report(path: str) -> Scheduled:
         fields = fields_for(named.value if named is not None and isinstance(named.value, str) else None)
     except InvalidArgument as error:
         raise document.error("mechanism.name", error.shown(lambda _: "mechanism.name")) from None
-    own = {option.name: replace(option, many=False) for option in fields.values() if option.own}
+    own = {each.name: replace(each, many=each.many and name != INPUT) for name, each in fields.items() if each.own}
     document.refuse_unknown([*fields, *(f"{record}.{name}" for record in document.records() for name in own)])
     values = {name: _read(document, name, option) for name, option in fields.items() if name != INPUT}
     values[INPUT] = _inputs(document, own)
@@ -232,7 +238,7 @@ def _schedule(document: Document, values: Mapping[str, Any]) -> Schedule:
 def _inputs(document: Document, own: Mapping[str, Option]) -> tuple[object, ...]:
     """The places of the rows; one with settings of its own is these."""
     given = document.fields.get(INPUT)
-    if given is None or not given.value:
+    if given is None or not given.value or isinstance(given.value, dict):
         raise document.error(INPUT, f"{INPUT} must be given: a place, or a list of places")
     places, records = [given.value] if isinstance(given.value, str) else given.value, document.records()
     return tuple(
@@ -260,16 +266,19 @@ def _read(document: Document, name: str, option: Option) -> object:
         if option.required:
             raise document.error(name, f"{name} must be given")
         return None
-    listed, names = isinstance(field.value, list), option.read is columns
-    if listed != option.many and not (listed and names and field.value):
+    value, names = field.value, option.read is columns
+    if isinstance(value, dict) and option.read is name_and_value:
+        value = [f"{key}={text}" for key, text in value.items()]
+    listed = isinstance(value, list)
+    if isinstance(value, dict) or (listed != option.many and not (listed and names and value)):
         raise document.error(name, f"{name} must be {'a list' if option.many else 'a single value'}")
     read = option.template or option.read or _true
     if read is str or (names and listed):  # a list says itself where names end
         read = printable_text
     one = partial(_one, document, name, read)
-    if not isinstance(field.value, list):
-        return one(field.value)
-    values = tuple(map(one, field.value))
+    if not isinstance(value, list):
+        return one(value)
+    values = tuple(map(one, value))
     return values[0] if names and len(values) == 1 else values
 
 

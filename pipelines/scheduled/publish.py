@@ -131,7 +131,7 @@ class ScheduledReport(Periods):
         account, coming = self.account, self.schedule.ended(now())
         with self._pointing():
             if (last := self._last(coming, coming)) is not None:
-                yield from (("series", text) for text in self._series_change(self._keyless(coming), last))
+                yield from (("series", text) for text in self._series_change(self._keyless(0), last))
         if account is None:
             return
         with self._pointing():
@@ -341,12 +341,9 @@ class ScheduledReport(Periods):
         with self._pointing():
             key_id = ReleaseKey.parse(self.options(number)["release_key"]).key_id()
             charges = [] if self.account is None else self.account.books.read(self.account.dataset).charges
-            under = {
-                each.key_id for each in charges if each.release_id == self.release_id(number) and each.is_published
-            }
-            under |= {
-                each.pair.manifest.key_id for each in self._places(self, number) if each.pair.manifest is not None
-            }
+            name, manifests = self.release_id(number), (each.pair.manifest for each in self._places(self, number))
+            under = {each.key_id for each in manifests if each is not None}
+            under |= {each.key_id for each in charges if each.release_id == name and each.is_published}
             return bool(under) and key_id not in under
 
     def _tell(self, number: int, text: str) -> None:

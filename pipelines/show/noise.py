@@ -62,8 +62,7 @@ def is_noise(counts: tuple[int, ...], drawn: TopK) -> bool:
     """
     if len(counts) != drawn.k or not _MIN_COUNTS <= len(counts) <= _MAX_COUNTS or max(counts) <= 0:
         return False
-    expected = Released(counts, drawn.domain.size).histogram(drawn.max_items_per_user, unknown=False)
-    return not Draws(drawn.mechanism, expected, len(counts)).reach(_NOISE, _MAX_DRAWS)
+    return not Draws(drawn, Released(counts, drawn.domain.size)).reach(_NOISE, _MAX_DRAWS)
 
 
 def in_words(counts: tuple[int, ...], drawn: TopK) -> str:

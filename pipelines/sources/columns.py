@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from private_topk.pipelines.release.identity import NONE_MEANS, OMIT_IF_DEFAULT
 from private_topk.transforms.columnar import as_labels, make_block
 from private_topk.transforms.composite import composite_column, names_of
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
 from private_topk.transforms.labels import only_labels
 from private_topk.transforms.metric import NUMERAL, as_numbers
 from private_topk.transforms.types import Meaning, is_binary, is_text, kind_of, rule_of, type_name, written_out
@@ -39,6 +39,9 @@ class Columns:
 
     `delimiter` stands between the values of a CSV line; `encoding` is that of CSV files, as Python calls it.
 
+    `constants` are columns that every row has with one value, as if in a folder `country=DE`: the rows themselves lack
+    them.
+
     `value` holds the amounts that are added up; None where users are counted. `group` holds the group that a row is of;
     None where there is one ranking for all. `item` and `group` may be several columns, in the order of their tuple: a
     row's item is then all of their values together.
@@ -57,6 +60,7 @@ class Columns:
     group: str | Sequence[str] | None = field(default=None, metadata={OMIT_IF_DEFAULT: True})
     delimiter: str = field(default=",", metadata={OMIT_IF_DEFAULT: True})
     encoding: str = field(default="utf-8", metadata={OMIT_IF_DEFAULT: True})
+    constants: tuple[tuple[str, str], ...] = field(default=(), metadata={OMIT_IF_DEFAULT: True})
 
     def __post_init__(self) -> None:
         for role in ROLES:
@@ -143,7 +147,7 @@ class Columns:
 
     def check_apart(self, period: object) -> None:
         """Raise InvalidArgument if one column is to be two of user, item and time: no type is fit for each in every
-        format.
+        format; or if a constant is no column that is read, or is the user.
         """
         if self.user in self.of("item"):
             raise InvalidArgument(
@@ -157,6 +161,18 @@ class Columns:
                 "must be another column than {user_column} and {item_column}",
                 "it says when a row was; where it is ranked too, write it twice",
             )
+        given = [name for name, _ in self.constants]
+        if self.user in given:
+            rule = f"must not have {self.user!r}, the column of users: all rows would be of one user"
+            raise InvalidArgument("constants", verbatim(rule), "write users into the rows")
+        known = self.within(period).names()
+        if unread := [name for name in given if name not in known]:
+            rule = f"must be columns that are read, got {unread[0]!r}"
+            remedy = did_you_mean(unread[0], known, f"read are {', '.join(known)}")
+            raise InvalidArgument("constants", verbatim(rule), verbatim(remedy))
+        if len({*given}) < len(given) or not all(value for _, value in self.constants):
+            rule = f"must have each column once, with a value, got {', '.join(map('='.join, self.constants))}"
+            raise InvalidArgument("constants", verbatim(rule))
 
 
 class Rows(NamedTuple):

@@ -312,6 +312,12 @@ def _domain(options: Options, groups: Groups | None) -> Domain:
         group = names_of("domain_group_column", "", options["domain_group_column"])
         return read_domain_by_group(options["domain"], column, group, groups.labels)
     listed = read_domain(options["domain"], column) if "domain" in options else None
+    if listed is not None and groups is not None and not has_columns(options["domain"]):
+        items = listed.index().labels
+        if pc.all(_begins_with(items, groups.labels.index().labels)).as_py():
+            rule = f"{verbatim(options['domain'])} has a group and more in every line, and a line is one item"
+            remedy = "for items by group make it a .csv below a line of names, and give {domain_group_column}"
+            raise InvalidArgument("domain", rule, remedy)
     if "found" in options:
         listed = with_found(listed, options["found"], items)
     if options.get("unknown_domain"):
@@ -347,4 +353,16 @@ def _groups(options: Options) -> Groups | None:
     except InvalidArgument as error:
         field = "group_column" if error.field == "domain_column" else "groups"
         raise InvalidArgument(field, error.rule, error.remedy) from None
+    if not has_columns(options["groups"]):
+        lines = labels.index().labels
+        longer = lines.filter(_begins_with(lines, lines))
+        if len(longer):
+            rule = f"{verbatim(options['groups'])} has the line {verbatim(repr(longer[0].as_py()))}, which is one group"
+            remedy = "give one group a line, and {overall} for all rows; if it is one, quote it in a .csv"
+            raise InvalidArgument("groups", rule, remedy)
     return Groups(labels, options.get("groups_per_user", 1), options.get("overall", False))
+
+
+def _begins_with(lines: pa.Array, groups: pa.Array) -> pa.Array:
+    """Which lines are a group and more, as in a table: DE,tea."""
+    return pc.is_in(pc.struct_field(pc.extract_regex(lines, r"^(?P<head>[^,;\t]+)[,;\t]\S"), "head"), value_set=groups)

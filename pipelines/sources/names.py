@@ -1,8 +1,9 @@
 """The columns of a file by their names: whether the wanted ones are there, what a refusal shows of those that are, and
 which ones its folders hold, as warehouses write them: dt=2026-01-05/country=DE/part-0.parquet.
 
-A key of a path is the same in all rows of its file. It counts for the columns that are wanted, whatever the file's own
-columns: a file without a schema could not tell whether it has one of that name. Users are never read from a path.
+A key of a path is the same in all rows of its file, and so is a constant of an input. It counts for the columns that
+are wanted, whatever the file's own columns: a file without a schema could not tell whether it has one of that name.
+Users are never read from a path.
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ def check_names(
         elif (count := known.count(name)) > 1:
             rule = f"must name one column of {where}, got {name!r}: it has {count} columns of that name"
             raise InvalidArgument(f"{role}_column", verbatim(rule), "give each a name of its own")
+    if held := [name for name, _ in columns.constants if name in known]:
+        rule = f"must not have {held[0]!r}, which is a column of {where}"
+        raise InvalidArgument("constants", verbatim(rule), "leave it out, or read another column in its place")
     if not missing:
         return
     named = {name: f"{role}_column" for name, role in missing.items()}
@@ -90,20 +94,21 @@ _NULLS = ("", "__HIVE_DEFAULT_PARTITION__", "__DEFAULT_PARTITION__")
 
 
 def keys_of(path: str, columns: Columns) -> Keys:
-    """The wanted columns that are keys of the path.
+    """The wanted columns that are keys of the path, or constants.
 
     Raises InvalidArgument for one that is there twice or is no text.
     """
     if columns.public:  # a list, which is one file
         return {}
     wanted = {*columns.names()} - {columns.user}
-    found: Keys = {}
+    found: Keys = {name: value for name, value in columns.constants if name in wanted}
     for part in path.split("/")[:-1]:
         name, equals, value = part.partition("=")
         if not equals or (name := _decoded(name, path)) not in wanted:
             continue
         if name in found:
-            raise refused(f"{path} has the key {name!r} twice: a column has one value in a file")
+            what = "twice" if name not in dict(columns.constants) else "and that constant"
+            raise refused(f"{path} has the key {name!r} {what}: a column has one value in a file")
         found[name] = None if value in _NULLS else _decoded(value, path)
     return found
 

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from private_topk.pipelines.preview import Reaches
+from private_topk.pipelines.preview import Expected, Outlook, PublicCounts, Reaches, look
+from private_topk.transforms.domain import RangeDomain, UnknownDomain
+from private_topk.transforms.mechanisms import Mechanism
+from private_topk.transforms.spec import TopK
 
 
 def zipf(exponent: float, items: int, users: int, per_user: float) -> Reaches:
     """Counts that fall as 1 / rank**exponent, for users of so many items each."""
     return Reaches(_reaches(exponent, items, per_user), items, users)
+
+
+def looked(mechanism: Mechanism, expected: Expected | Sequence[int], k: int, draws: int | None = None) -> Outlook:
+    """The outlook of a mechanism on counts, over a list of that length or over items that are not public."""
+    expected = PublicCounts(np.array(expected, np.int64)) if isinstance(expected, Sequence) else expected
+    items = expected.histogram(None, False).items
+    unknown = mechanism.guarantee.domain == "unknown"
+    most = mechanism.parameter("max_items_per_user")
+    top_k = TopK(k, mechanism, UnknownDomain() if unknown else RangeDomain(0, items), max_items_per_user=most)
+    return look(top_k, expected, draws)
 
 
 def like(exponent: float, items: int, users: object, per_user: float, *, told: bool = True) -> str:

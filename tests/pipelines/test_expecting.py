@@ -85,7 +85,10 @@ def test_a_set_has_no_order(folder: Path) -> None:
         ("items=50,users=900,rank1=4%", "must say the reach of two ranks, got 1"),
         ("items=50,users=900,rank1=4%,rank2=3%,rank9=1%", "must say the reach of two ranks, got 3"),
         ("items=50,users=900,rank1=1%,rank9=4%", "that of rank 9 not above that of rank 1"),
-        ("items=50,users=900,rank1=100%,rank9=4%", "must say reaches between 0 and 100%"),
+        (
+            "items=50,users=900,rank1=100%,rank9=4%",
+            "{like} must say reaches between 0 and 100%, that of rank 9 not above that of rank 1, got 4% and 100%",
+        ),
         ("items=50,users=900,rank1=4%,rank9=0", "must say reaches between 0 and 100%"),
         ("items=50,users=900,rank1=4%,rank51=1%", "ranks from 1 to 50, the number of items"),
         ("items=50,users=900,rank1=4 percent,rank9=1%", "rank1 must be a number such as 0.6"),
@@ -97,6 +100,21 @@ def test_an_invalid_shape_is_refused_with_the_rule(folder: Path, like: str, said
     with pytest.raises(InvalidArgument) as refused:
         expected_of(like, None, None)
     assert said in refused.value.shown(lambda name: f"{{{name}}}")
+
+
+@pytest.mark.parametrize(
+    ("reaches", "said"),
+    [
+        ({1: 40, 50: 5}, "that of rank 50 not above that of rank 1, got 500% and 4000%: 0.04 is 4%"),
+        ({1: 0.04, 500: 0.01}, "the reach of ranks from 1 to 100, the number of items, got 1 and 500"),
+        ({1: "4%", 50: 0.01}, "must be shares by rank, such as {1: 0.04, 50: 0.005}, got {1: '4%', 50: 0.01}"),
+        ({1: 0.04}, "must say the reach of two ranks, got 1"),
+    ],
+)
+def test_a_shape_in_python_is_refused_with_what_was_given(reaches: dict[int, float], said: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        Reaches(reaches, 100, 1000)
+    assert str(refused.value).startswith("reaches must") and said in str(refused.value)
 
 
 def test_rankings_that_tell_no_counts_are_refused(folder: Path) -> None:

@@ -166,7 +166,7 @@ def test_listed_items_are_ranked_together_with_unknown_ones(folder: Path) -> Non
 def test_a_path_beside_an_unknown_domain_is_read_without_further_imports(folder: Path) -> None:
     said = f"from private_topk import UnknownDomain; print(UnknownDomain({str(folder / 'rows.csv')!r}))"
     done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=False)
-    assert "every item once" in done.stderr, "it is read"
+    assert "every value once" in done.stderr, "it is read"
 
 
 def window_options(words: dict[str, object]) -> dict[str, object]:

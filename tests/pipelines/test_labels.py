@@ -87,7 +87,7 @@ def test_frames_and_elements_know_the_same_labels() -> None:
         assert_that(left, equal_to(wanted))
 
 
-@pytest.mark.parametrize(("text", "rule"), [("", "empty items"), ("a\0b", "NUL characters"), ("x" * 4097, "4,096")])
+@pytest.mark.parametrize(("text", "rule"), [("", "empty values"), ("a\0b", "NUL characters"), ("x" * 4097, "4,096")])
 def test_lists_with_other_texts_are_refused(tmp_path: Path, text: str, rule: str) -> None:
     """Of items and of groups, in a file of any format or in memory. A list of CSV with a NUL is no CSV."""
     frame = pd.DataFrame({"user": ["u"], "item": ["tea"], "group": ["x"]})

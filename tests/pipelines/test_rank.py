@@ -41,6 +41,7 @@ from private_topk import (
     rank,
 )
 from private_topk.pipelines.budget import Budget, Ledger
+from private_topk.pipelines.budget.accounting import NoBudget
 from private_topk.pipelines.rank import Picture
 from private_topk.pipelines.release.formats import RANKING_FORMATS
 from private_topk.pipelines.sources.columns import Columns, block_of
@@ -333,8 +334,13 @@ MISTAKES: dict[str, tuple[object, dict[str, Any], str, str]] = {
         "must be a Release, got str",
     ),
     "a time without a period": (ROWS, {"time": "time"}, "time", "needs period"),
-    "amounts without a bound": (ROWS, {"value": "price"}, "value", "needs amounts"),
-    "a group without a list": (ROWS, {"group": "shop"}, "group", "needs groups"),
+    "amounts without a bound": (ROWS, {"value": "price"}, "value", "needs amounts: give Amounts(max"),
+    "a group without a list": (
+        ROWS,
+        {"group": "shop"},
+        "group",
+        'needs groups: give the public list of groups, such as ["DE", "FR"], too, or leave group out',
+    ),
     "the rows as the domain": (
         ROWS.with_columns(track=pl.lit(SECRET)),
         {"domain": pl.Series([SECRET] * 9)},
@@ -508,6 +514,30 @@ def test_a_mechanism_is_an_object_or_a_name(release: Release) -> None:
     ):
         with pytest.raises(InvalidArgument, match=told):
             rank(ROWS, 3, **{"mechanism": "joint", "domain": ITEMS, **more}, **NAMES)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"epsilon": 1.5}, "--epsilon 1.5 --privacy-unit user-window`"),
+        ({"mechanism": Joint(0.5), "publish_counts": 0.25}, "--epsilon 0.75 --privacy-unit user-window --neigh"),
+        (
+            {"epsilon": 1, "delta": 1e-6, "privacy_unit": "user", "neighbours": "replace-one"},
+            "--epsilon 1 --delta 1e-06 --privacy-unit user --neighbours replace-one`",
+        ),
+    ],
+)
+def test_without_a_budget_the_command_that_opens_one_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "key").write_text("a key of enough bytes")
+    release = Release(ReleaseKey.parse("file:key"), "weekly")
+    books = {"ledger": "sqlite:///b.db", "dataset": "d", "release": release}
+    with pytest.raises(NoBudget, match="does not exist") as caught:
+        rank(ROWS, 3, domain=ITEMS, **NAMES, **books, **asked)
+    assert "`private-topk budget create --ledger sqlite:///b.db --dataset d " in str(caught.value)
+    assert told in str(caught.value), caught.value
 
 
 def test_a_ledger_parts_a_total_as_in_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -351,7 +351,7 @@ BOTH = ["country", "title"]
         (["country", "rank"], PAIRS, "item", "has a column rank"),
         (BOTH, ["a", "b"], "domain", "must hold a value for each of country, title"),
         (BOTH, [("a", "b", "c"), ("a", "b", "d")], "domain", "must hold a value for each"),
-        (BOTH, [("a", ""), ("a", "b")], "domain", "must not hold empty items"),
+        (BOTH, [("a", ""), ("a", "b")], "domain", "must not hold empty values"),
         (BOTH, [("a", 1.5), ("a", "b")], "domain", "texts, whole numbers or UUIDs, got tuple"),
         (BOTH, pl.DataFrame({"country": ["a"], "x": ["b"]}), "domain", "must have the column title"),
         ("title", PAIRS, "domain", "holds items of several columns, and item names one"),

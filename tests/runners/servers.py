@@ -59,15 +59,24 @@ def serving(
 
 @contextmanager
 def running(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen]:
-    """A process in a session of its own, which is ended with all its children if it has not ended by itself."""
+    """A process in a session of its own, which is ended with all its children if it has not ended by itself. It ends
+    with this process, too: a test run that is killed leaves nothing behind.
+    """
     with open(log, "wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+        process = subprocess.Popen(
+            ending_with_us(command), stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
     try:
         yield process
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(20)
+        kill(process)
+
+
+def kill(process: subprocess.Popen) -> None:
+    """End a process and its children without letting them say goodbye: a session of its own."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(20)
 
 
 def end(process: subprocess.Popen) -> None:

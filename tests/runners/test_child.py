@@ -75,6 +75,13 @@ def test_signals_and_statuses_are_passed_on(sent: signal.Signals, status: int, t
     assert subprocess.run(ending_with_us(["/no/such/program"]), stderr=subprocess.DEVNULL).returncode == 1
 
 
+def test_a_status_is_passed_on_though_the_parent_is_looked_for_at_that_moment() -> None:
+    """It is looked for every half second, by a signal that must not end who waits for it."""
+    ends = [f"import time; time.sleep({0.3 + 0.01 * number}); raise SystemExit(5)" for number in range(30)]
+    servers = [subprocess.Popen(ending_with_us([sys.executable, "-S", "-c", body])) for body in ends]
+    assert [server.wait(60) for server in servers] == [5] * len(servers)
+
+
 def test_a_server_that_is_ended_before_it_answers_leaves_nothing(tmp_path: Path) -> None:
     """A signal comes while the launcher waits for Prism. Here that is a program that never answers."""
     write_sample(str(tmp_path))
@@ -90,6 +97,27 @@ def test_a_server_that_is_ended_before_it_answers_leaves_nothing(tmp_path: Path)
         launcher.terminate()
         assert (launcher.wait(60), launcher.stderr.read()[:24]) == (143, "private-topk: terminated")
     assert not list(temporary.iterdir()) and not (tmp_path / "out.csv").exists()
+    until(lambda: not marked(str(tmp_path)), 20)
+
+
+TESTS = """
+import sys
+from pathlib import Path
+from tests.pipelines.streaming.replay import streaming
+
+with streaming(sys.argv[2:], Path(sys.argv[1], "log")) as process:
+    process.wait()
+"""
+
+
+def test_the_stream_of_a_killed_test_run_ends(tmp_path: Path) -> None:
+    write_sample(str(tmp_path))
+    words = f"--input={tmp_path}/p*.avro --domain={tmp_path}/catalogue.txt --mechanism=joint --k=2 --epsilon=1"
+    words = f"{words} --window=year --from=2026-01-01 --to=2126-01-01 --output={tmp_path}/out"
+    command = [sys.executable, "-c", TESTS, str(tmp_path), *words.split()]
+    with subprocess.Popen(command, env={**os.environ, MARK: str(tmp_path)}) as tests:
+        until(lambda: (tmp_path / "log").exists() and "windows are left" in (tmp_path / "log").read_text())
+        tests.kill()
     until(lambda: not marked(str(tmp_path)), 20)
 
 

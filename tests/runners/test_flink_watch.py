@@ -42,6 +42,8 @@ class StubJobManager:
         self.failures: list[str] = []
         self.checkpoint = 0
         self.place = "file:///checkpoints"
+        self.name = "job"
+        self.others: list[dict[str, str]] = []
 
     def answer(self, path: str) -> Any:  # noqa: ANN401 - JSON
         tasks = {
@@ -52,10 +54,10 @@ class StubJobManager:
             "canceling": 0,
             "scheduled": self.scheduled,
         }
-        job = {"jid": "j", "name": "job", "state": self.state, "tasks": self.tasks or tasks}
+        job = {"jid": "j", "name": self.name, "state": self.state, "tasks": self.tasks or tasks}
         return {
             "overview": {"flink-version": "1.19.3", "slots-available": self.free, "slots-total": 4, "taskmanagers": 2},
-            "jobs/overview": {"jobs": [] if self.lost else [job]},
+            "jobs/overview": {"jobs": [*self.others, *([] if self.lost else [job])]},
             "jobs/j": {"vertices": VERTICES},
             "jobs/j/vertices/b/watermarks": [{"id": "0", "value": str(self.last)}],
             "jobs/j/vertices/a/watermarks": [{"id": str(n), "value": str(at)} for n, at in enumerate(self.clocks)],
@@ -172,6 +174,20 @@ def test_a_job_is_over_when_all_is_published_though_its_clocks_stand_still(
 ) -> None:
     """As they do where a task manager was lost that was just being asked for its metrics."""
     assert watch(answered=True) == [] and manager.orders == STOPPED
+
+
+def test_the_job_of_a_killed_launcher_is_named(manager: StubJobManager, address: str) -> None:
+    """Its next launcher starts another one, which waits for the slots of the first."""
+    names = {"private-topk-old": "RUNNING", "private-topk-gone": "CANCELED", "another-job": "RUNNING"}
+    manager.others = [{"name": name, "state": state} for name, state in names.items()]
+    said: list[str] = []
+    manager.name, manager.state = "private-topk-new", "FINISHED"
+    watching = Watch(JobManager(address), manager.name, True, threading.Event(), said.append)
+    watching.start()
+    watching.join(30)
+    assert [line.split(" is on this cluster too. If its launcher was killed, cancel it")[0] for line in said] == [
+        "Flink: private-topk-old"
+    ]
 
 
 def test_no_job_is_stopped_before(manager: StubJobManager, watch: Callable) -> None:

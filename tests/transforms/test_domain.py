@@ -72,11 +72,11 @@ def test_a_list_is_known_by_its_items_in_order() -> None:
 @pytest.mark.parametrize(
     ("items", "message"),
     [
-        ([], "at least one item"),
-        (["a", "b", "a"], "every item once, got 1 repeated: give a catalogue"),
-        ([5, "5"], "every item once"),
+        ([], "at least one value"),
+        (["a", "b", "a"], "every value once, got 1 repeated: give a catalogue"),
+        ([5, "5"], "every value once"),
         (["a", None], "texts, whole numbers or UUIDs, got NoneType"),
-        (pa.array(["a", None]), "must not hold empty items, got 1: remove them"),
+        (pa.array(["a", None]), "must not hold empty values, got 1: remove them"),
         ([1.5], "texts, whole numbers or UUIDs, got float"),
         ([True], "texts, whole numbers or UUIDs, got bool"),
         (pa.array([1.5]), "texts, whole numbers or UUIDs"),
@@ -235,11 +235,11 @@ def test_the_lists_of_groups_are_part_of_the_seed() -> None:
     ("lists", "groups", "k", "message"),
     [
         ({}, None, 1, "must have a list of items for every group, got none"),
-        ({"fr": ["a"], "de": []}, None, 1, "domain must hold at least one item"),
+        ({"fr": ["a"], "de": []}, None, 1, "domain must hold at least one value"),
         ({"fr": ["a"]}, ["fr", "de"], 1, "must have items for every group, and has none for 'de'"),
         ({"fr": ["a"], "it": ["a"]}, ["fr"], 1, "has items of a group that groups does not list, such as 'it'"),
         ({"fr": ["a", "b"], "de": ["c"]}, None, 2, "number of items of every group, got k = 2 and a group of 1 items"),
-        ({"fr": ["a", "a"]}, None, 1, "must hold every item once"),
+        ({"fr": ["a", "a"]}, None, 1, "must hold every value once"),
         (b"abc", None, 1, "domain must be a list of items"),
     ],
 )
@@ -249,7 +249,7 @@ def test_invalid_lists_by_group_are_refused(lists: Any, groups: Any, k: int, mes
 
 
 @pytest.mark.parametrize(
-    ("pairs", "message"), [((["fr", "fr"], ["a", "a"]), "holds some twice"), ((["fr"], [None]), "empty items")]
+    ("pairs", "message"), [((["fr", "fr"], ["a", "a"]), "holds some twice"), ((["fr"], [None]), "empty values")]
 )
 def test_pairs_that_repeat_or_have_no_group_are_refused(pairs: tuple[list, list], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):

@@ -211,8 +211,8 @@ def test_more_groups_a_user_share_the_budget_and_are_charged() -> None:
 @pytest.mark.parametrize(
     ("labels", "most", "message"),
     [
-        ([], 1, "groups must hold at least one item"),
-        (["a", "a"], 1, "groups must hold every item once"),
+        ([], 1, "groups must hold at least one value"),
+        (["a", "a"], 1, "groups must hold every value once"),
         ("abc", 1, "groups must be a list of groups, got a single text"),
         (["a"], 0, "groups_per_user must be a whole number of at least 1, got 0"),
         (["a"], True, "groups_per_user must be a whole number of at least 1"),

@@ -25,6 +25,22 @@ def test_the_near_name_is_suggested(word: str, near: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "word", "near"),
+    [
+        ("report", "--relase.key", "release_key"),
+        ("report", "--relase-key", "release_key"),
+        ("report", "--publish-count", "budget.publish_counts"),
+        ("report", "--windw-end", "--window-end"),
+        ("run", "--relase.key", "--release-key"),
+        ("run", "--source.input", "--input"),
+    ],
+)
+def test_a_field_of_a_report_file_is_suggested_too(name: str, word: str, near: str) -> None:
+    done = command(name, word, "x")
+    assert done.status == 2 and done.err.rstrip().endswith(f"did you mean {near}?"), done.err
+
+
+@pytest.mark.parametrize(
     ("name", "word", "where"),
     [
         ("run", "--correction=1", "it is an argument of `private-topk report`"),

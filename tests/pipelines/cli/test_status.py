@@ -28,6 +28,7 @@ from private_topk.pipelines.sinks.files import ToFolder
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
 from private_topk.pipelines.standing import how_it_stands
+from private_topk.runners.child import ending_with_us
 from private_topk.transforms import Period, Release, ReleaseKey
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.release import Ranking
@@ -70,7 +71,8 @@ def test_a_signal_ends_a_run_with_status_and_how_to_resume(folder: Path, sent: s
     before = {path.name for path in folder.iterdir()}
     # A test runner's workers ignore SIGINT, which a child would inherit.
     heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
-    process = subprocess.Popen(endless(*kept), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **heard)
+    command = ending_with_us(endless(*kept))
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **heard)
     while not Ledger("sqlite:///b.db").read().charges:
         assert process.poll() is None
         time.sleep(0.05)

@@ -14,11 +14,11 @@ import pytest
 
 import private_topk
 from private_topk.pipelines.preview import Estimate, InAmounts, Preview, PublicCounts, Reaches, alternatives, preview
-from private_topk.pipelines.preview.compare import OF_ONE_WINDOW, _ordered
+from private_topk.pipelines.preview.compare import _ordered, mechanisms_of
 from private_topk.pipelines.preview.expected import weight_of
 from private_topk.pipelines.preview.outlook import Outlook, look
 from private_topk.pipelines.preview.words import _ranges, comparison, ranks_table, reasons, short, table
-from private_topk.transforms.domain import PublicDomain
+from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import (
@@ -35,7 +35,8 @@ from private_topk.transforms.mechanisms.exact.sets import SetLosses
 from private_topk.transforms.mechanisms.registry import name_of, with_budget
 from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.metric import Amounts
-from tests.pipelines.shapes import zipf
+from private_topk.transforms.spec import TopK
+from tests.pipelines.shapes import looked, zipf
 from tests.pipelines.support import question_of
 
 GAPS = PublicCounts([1000, 800, 600, 400, 200, *[3] * 50])
@@ -84,7 +85,7 @@ def test_an_unknown_domain_says_how_many_places_stay_empty() -> None:
 
 def test_every_mechanism_is_looked_at_or_has_its_reason() -> None:
     found = preview(GAPS, 3, 1.0, draws=2)
-    assert {outlook.name for outlook in found.outlooks} | set(found.left_out) == set(OF_ONE_WINDOW)
+    assert {outlook.name for outlook in found.outlooks} | set(found.left_out) == set(mechanisms_of(None))
     assert {error.field for error in found.left_out.values()} == {"delta"}
     assert all(error.rule.startswith("must be given") for error in found.left_out.values())
     with_delta = preview(GAPS, 3, 1.0, 1e-6, draws=2, max_items_per_user=2)
@@ -149,18 +150,11 @@ def test_a_question_is_previewed_as_it_is_asked() -> None:
         preview(PublicCounts([5, 4]), question, mechanism="joint")
 
 
-@dataclass(frozen=True)
-class Called(Outlook):
-    """An outlook by another name."""
-
-    name: str = ""
-
-
 def outlook_of(name: str, recall: float, order: float, pure: bool = True) -> Outlook:
-    base = look(Joint(1.0) if pure else CdpPeeling(1.0, 1e-6), Histogram.of(np.array([9, 5, 2])), 2, 2)
+    base = looked(Joint(1.0) if pure else CdpPeeling(1.0, 1e-6), [9, 5, 2], 2, 2)
     off = 0.01
     near = {key: Estimate(v, v - off, v + off) for key, v in (("recall", recall), ("order", order))}
-    return Called(**{**vars(base), **near, "pure": pure, "name": name})
+    return replace(base, **near, pure=pure, name=name)
 
 
 def test_recall_decides_then_order_then_purity() -> None:
@@ -195,9 +189,8 @@ def test_following_the_advice_reaches_half_of_the_top_k() -> None:
     k, times = int(parts[1]), int(parts[2])
 
     def recall(name: str = names[0], k: int = 20, times: int = 1) -> float:
-        counts = shape.histogram(None, False)
-        merged = Histogram(counts.values * times, counts.sizes)
-        return look(with_budget(name, 0.4, 1e-6)[0], merged, k).recall.value
+        merged = PublicCounts(shape.histogram(None, False).counts() * times)
+        return looked(with_budget(name, 0.4, 1e-6)[0], merged, k).recall.value
 
     assert recall(k=k) >= 0.5 > recall(k=k + 1)
     assert recall(times=times) >= 0.5 > recall(times=times - 1)
@@ -211,7 +204,7 @@ def test_groups_are_previewed_from_the_largest_to_the_smallest() -> None:
     by_group = shape.in_groups([round(15_640 / n**1.2) for n in range(1, 31)])
     found = preview(by_group, 5, 0.2, 1e-6, mechanism=names, neighbours="replace-one")
     assert all(one.question.asked.groups.per_user == 1 for one in found.previews.values())
-    assert list(found.previews) == [list(by_group)[n] for n in (0, 15, 29)] and found.groups == 30
+    assert list(found.previews) == [list(by_group)[n] for n in (0, 15, 29)] and found.number == 30
     alone = {
         name: preview(one, 5, 0.2, 1e-6, mechanism=[found.best], draws=40, groups_per_user=1, neighbours="replace-one")
         for name, one in by_group.items()
@@ -233,9 +226,9 @@ def test_tables_hold_what_was_found() -> None:
     lines = table(found.outlooks)
     assert len(lines) == 3 and lines[1].split()[0] == "joint" and "set" in lines[2]
     assert len(ranks_table(found.best)) == 4 and len(ranks_table(found["canonical"])) == 4
-    many = look(Joint(1.0), GAPS.histogram(None, False), 40, 3)
+    many = looked(Joint(1.0), GAPS, 40, 3)
     assert [line.split()[0] for line in ranks_table(many)[1:]] == ["1", "2", "3", "5", "10", "20", "30", "40"]
-    several = comparison([(3, found.outlooks), (4, preview(GAPS, 4, 1.0, draws=2).outlooks)], ("k",))
+    several = comparison(("k",), [((3,), found), ((4,), preview(GAPS, 4, 1.0, draws=2))])
     assert several[0].split() == ["k", "3", "4"] and any("*" in line for line in several[1:])
     assert any(line.split()[:2] == ["peeling", "-"] for line in several)
     assert str(found).count("\n\n") == 2 and "Take joint" in str(found)
@@ -412,10 +405,11 @@ def test_previewed_weights_equal_those_of_the_mechanism() -> None:
     weight = weight_of(mechanism, shape)
     assert weight == mechanism.weighting.weight(30) == isqrt(10 * UNIT**2 // 30)
     histogram = shape.histogram(30, True)
+    top_k = TopK(100, mechanism, UnknownDomain(), max_items_per_user=30)
     counts = np.repeat(histogram.values, histogram.sizes)
     bits = RandomBits.keyed(b"weights")
     own = np.array([len(mechanism(counts * weight, 100, bits)) for _ in range(200)])
-    seen = look(mechanism, histogram, 100, 200, weight=weight).returned
+    seen = look(top_k, shape, 200).returned
     assert abs(seen.value - own.mean()) <= 5 * own.std() * np.sqrt(2 / 200) + 0.1
     off = np.array([len(mechanism(counts * weight * 4 // 5, 100, bits)) for _ in range(50)])
     assert seen.value - off.mean() > 5 * own.std() * np.sqrt(2 / 200) + 0.1

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from private_topk.pipelines.preview.outlook import Estimate, mean, pooled, share
+from private_topk.pipelines.preview.expected import pooled
+from private_topk.pipelines.preview.outlook import Estimate, mean, share
 
 
 @pytest.mark.parametrize("draws", [30, 400])

@@ -9,12 +9,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from private_topk.pipelines.preview import look
 from private_topk.pipelines.preview.outlook import Outlook
 from private_topk.pipelines.preview.words import reasons, short
 from private_topk.transforms.mechanisms import Canonical, Joint, Mechanism, TopStable
-from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from tests.laws import Law
+from tests.pipelines.shapes import looked
 from tests.transforms.mechanisms import laws
 from tests.transforms.mechanisms.laws import HALF
 
@@ -61,7 +60,7 @@ CASES = {
 def test_every_number_is_that_of_the_law(mechanism: Mechanism, counts: tuple[int, ...]) -> None:
     """2,000 draws, five standard errors: a right preview fails one time in 1e6, one that is 0.06 off nearly always."""
     draws = 2000
-    outlook = look(mechanism, Histogram.of(np.array(counts)), K, draws)
+    outlook = looked(mechanism, counts, K, draws)
     wanted = expected(CASES[mechanism](counts), counts, outlook.ordered)
     for name in ("right", "belongs", "so_far", "found") if outlook.ordered else ("found",):
         for place, one in enumerate(getattr(outlook, name)):
@@ -81,7 +80,7 @@ def test_one_ranking_finds_what_is_stated_nine_times_of_ten(counts: tuple[int, .
     That is off by four standard errors, 0.02, one time in 10,000; a range that leaves out a tenth on a side is told.
     """
     k = 5
-    low, high = look(Joint(0.5), Histogram.of(np.array(counts)), k, 2000).recall_range
+    low, high = looked(Joint(0.5), counts, k, 2000).recall_range
     law = laws.best_sequence(counts, k, Fraction(1, 2)).items()
 
     def chance(holds: Callable[[float], bool]) -> float:
@@ -92,26 +91,25 @@ def test_one_ranking_finds_what_is_stated_nine_times_of_ten(counts: tuple[int, .
 
 
 def test_a_preview_repeats_itself() -> None:
-    histogram = Histogram.of(np.array([9, 6, 5, 2, 0]))
-    assert look(Joint(1.0), histogram, 2, 50) == look(Joint(1.0), histogram, 2, 50)
+    one, again = (looked(Joint(1.0), [9, 6, 5, 2, 0], 2, 50) for _ in range(2))
+    assert one == again
 
 
 def test_an_unknown_domain_returns_fewer() -> None:
-    histogram = Histogram.of(np.array([1000, 900, 3, 2, 1]))
-    outlook = look(TopStable(1.0, 1e-6), histogram, 3, 100)
+    outlook = looked(TopStable(1.0, 1e-6), [1000, 900, 3, 2, 1], 3, 100)
     assert 0 < outlook.returned.value < 3 and outlook.returned.high < 3
     assert outlook.recall.value == pytest.approx(outlook.returned.value / 3)
     assert not outlook.right and len(outlook.found) == 3
 
 
 def test_an_unknown_domain_with_fewer_items_than_k() -> None:
-    outlook: Outlook = look(TopStable(1.0, 1e-6), Histogram.of(np.array([10**6, 10**5])), 5, 20)
+    outlook: Outlook = looked(TopStable(1.0, 1e-6), [10**6, 10**5], 5, 20)
     assert outlook.recall.value == 1 and outlook.returned.value == 2
 
 
 def test_an_order_of_all_zero_counts_is_not_called_right() -> None:
     """All of them tie, so that no place of them says anything."""
-    nothing = look(Joint(1.0), Histogram.of(np.zeros(5, np.int64)), K, 30)
+    nothing = looked(Joint(1.0), [0] * 5, K, 30)
     assert nothing.recall.value == 0 and nothing.order.value == 0
     assert "right" not in short(nothing) and not any("right" in said for said in reasons([nothing]))
 
@@ -119,7 +117,7 @@ def test_an_order_of_all_zero_counts_is_not_called_right() -> None:
 @pytest.mark.parametrize("held", range(1, 5))
 def test_places_of_items_that_nobody_has_are_neither_right_nor_found(held: int) -> None:
     """As in an earlier ranking with noisy counts of 0 at its end: only those that are found stand in their places."""
-    few = look(Joint(20.0), Histogram.of(np.array([1000 - 100 * n if n < held else 0 for n in range(9)])), 5, 30)
+    few = looked(Joint(20.0), [1000 - 100 * n if n < held else 0 for n in range(9)], 5, 30)
     assert few.recall.value == few.order.value == pytest.approx(held / 5)
     assert [one.value for one in few.belongs] == [one.value for one in few.right] == [1] * held + [0] * (5 - held)
     which = f"the top {held} are in their right places" if held > 1 else "the first place is right"

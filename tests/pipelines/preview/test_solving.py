@@ -32,7 +32,7 @@ def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def recall(question: Question) -> float:
     top_k = question.top_k
-    return look(top_k.mechanism, SHAPE.histogram(None, False), top_k.max_items).recall.value
+    return look(top_k, SHAPE).recall.value
 
 
 def test_the_least_epsilon_is_the_least() -> None:

@@ -64,6 +64,9 @@ def test_parts_that_refer_to_each_other_end(tmp_path: Path, content: str) -> Non
         ("mechanism:\n  epsilon: 1", "mechanism.epsilon is not known: did you mean budget.epsilon?"),
         ("mechanism:\n  nmae: joint", "mechanism.nmae is not known: did you mean name?"),
         ("sourec:\n  input: x", "sourec is not known: did you mean source?"),
+        ("relase.key: x", "relase.key is not known: did you mean release_key?"),
+        ("budgt.epsilon: 1", "budgt.epsilon is not known: did you mean budget.epsilon?"),
+        ("zzz.zzzz: 1", "zzz.zzzz is not known: write fields below the name of their section, indented"),
         (
             "domain:\n  path: x",
             "domain.path is not known: there can be column, file, found, group_column, range, remember, un",

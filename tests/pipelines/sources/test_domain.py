@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from private_topk.pipelines.sources.domain import DomainFile, read_domain
+from private_topk.pipelines.sources.domain import DomainFile, load_lists, read_domain
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.support import avro_schema, to_avro, write
@@ -60,20 +60,20 @@ def test_whole_numbers_are_their_digits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("d.txt", "", "at least one item"),
-        ("d.txt", "\n \n", "at least one item"),
+        ("d.txt", "", "at least one value"),
+        ("d.txt", "\n \n", "at least one value"),
         (
             "d.txt",
             "item\na\n",
             "d.txt begins with item, as .* remove that line; if it is no header, put it further",
         ),
-        ("d.txt", "a\n\nb\n", "must not hold empty items, got 1: remove them"),
-        ("d.txt", "a\nb\na\n", "every item once, got 1 repeated: give a catalogue"),
+        ("d.txt", "a\n\nb\n", "must not hold empty values, got 1: remove them"),
+        ("d.txt", "a\nb\na\n", "every value once, got 1 repeated: give a catalogue"),
         ("d.txt", b"caf\xe9\n", "not UTF-8 text: give one item per line"),
         ("d.txt.gz", b"abc", "not a whole gzip file"),
         ("d.csv", "name\na\n", "domain_column 'item' is no column of .*: it has name: give domain_column from these"),
-        ("d.csv", "item\n", "at least one item"),
-        ("d.csv", "item,x\na,1\n,2\n", "must not hold empty items, got 1"),
+        ("d.csv", "item\n", "at least one value"),
+        ("d.csv", "item,x\na,1\n,2\n", "must not hold empty values, got 1"),
         ("d.avro", to_avro([])[:-3], "truncated"),
         (
             "d.avro",
@@ -88,6 +88,38 @@ def test_an_invalid_domain_file_is_refused(tmp_path: Path, name: str, content: b
     with pytest.raises(InvalidArgument, match=message) as caught:
         read_domain(str(write(tmp_path / name, content)), ("item",))
     assert name in str(caught.value)
+
+
+LANDS = "DE\nFR\nParis\n"
+
+
+@pytest.mark.parametrize(
+    ("groups", "items", "told"),
+    [
+        (
+            LANDS,
+            "DE,tea\nFR,tea\nFR,cake\n",
+            "items.txt has a group and more in every line.* give domain_group",
+        ),
+        (LANDS, "DE\ttea\n", "domain .*items.txt has a group and more in every line, and a line is one item"),
+        (
+            "FR\nDE\nDE,overall\n",
+            "tea\n",
+            "groups.txt has the line 'DE,overall', which is one group: .*overall",
+        ),
+        (LANDS, "DE,tea\nPoland,tea\n", ""),
+        (LANDS, "Paris, Texas\n", ""),
+        (LANDS + "Paris, Texas\n", "tea\n", ""),
+    ],
+)
+def test_a_table_by_the_name_of_a_text_is_no_list_of_lines(tmp_path: Path, groups: str, items: str, told: str) -> None:
+    asked = {"group_column": "land", "groups": str(write(tmp_path / "groups.txt", groups))}
+    asked["domain"] = str(write(tmp_path / "items.txt", items))
+    if not told:
+        assert load_lists(asked).groups is not None
+        return
+    with pytest.raises(InvalidArgument, match=told):
+        load_lists(asked)
 
 
 def test_an_item_may_be_called_as_its_column_is(tmp_path: Path) -> None:

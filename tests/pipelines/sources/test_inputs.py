@@ -16,6 +16,7 @@ import pytest
 
 from private_topk.pipelines.release.place import pair_at
 from private_topk.pipelines.report import source_for
+from private_topk.pipelines.scheduled.file import read_report
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files, Inputs
 from private_topk.transforms.errors import InvalidArgument
@@ -162,7 +163,7 @@ def test_eight_dialects_are_one_ranking_of_all_their_rows(tmp_path: Path) -> Non
     inputs = eight_dialects(tmp_path)
     ready = publish(tmp_path, inputs, "--dry-run", "--show-dropped-rows", "--exact-counters")
     assert ready.status == 0, ready.err
-    assert "de.csv: user kunde, item titel, time zeit, group land; " in ready.out and "us.parquet: user u" in ready.out
+    assert "de.csv: user kunde, item titel, time zeit, group land\n" in ready.out and "\ninput 5" in ready.out
     assert "in de.csv: 60, null or unreadable 0" in ready.err and "in se/*: 130, null or unreadable 0" in ready.err
     done = publish(tmp_path, inputs, "--show-dropped-rows")
     assert done.status == 0 and "null" not in done.err and "unreadable" not in done.err, done.err
@@ -191,6 +192,116 @@ def test_eight_dialects_are_one_ranking_of_all_their_rows(tmp_path: Path) -> Non
     assert again.status == 0 and "published before" in again.out
     history = command("budget", "history", "--ledger", "sqlite:///budget.db", "--json").out
     assert len(json.loads(history)["charges"]) == 1
+
+
+def by_country(folder: Path) -> dict[str, str]:
+    """The rows of two countries in files that do not name it, and the inputs of a report that do, in three ways."""
+    for country in ("de", "fr"):
+        rows = [
+            {name: row[name] for name in ("user", "item")} | {"time": row["time"].isoformat()}
+            for row in rows_of(country)
+        ]
+        write(folder / f"{country}.csv", rows)
+        (folder / f"country={country}").mkdir()
+        write(folder / f"country={country}" / "rows.csv", rows)
+    lines = {
+        "mapping": "\n  - input: {0}.csv\n    constants: {{country: {0}}}",
+        "list": "\n  - input: {0}.csv\n    constants: ['country={0}']",
+        "folder": "\n  - country={0}/*",
+    }
+    return {way: line.format("de") + line.format("fr") for way, line in lines.items()}
+
+
+def found_by(folder: Path, inputs: str, name: str, report: str = REPORT) -> list[dict[str, Any]]:
+    write(folder / f"{name}.yaml", report.format(inputs=inputs).replace("out/", f"{name}/"))
+    done = command("report", f"{name}.yaml", "--window-end", "2026-01-12")
+    assert done.status == 0, done.err
+    return [json.loads(line) for line in Path(f"{name}/2026-01-05.jsonl").read_text().splitlines()]
+
+
+def test_a_constant_of_an_input_is_a_column_as_a_key_of_its_folder_is(tmp_path: Path) -> None:
+    ways = by_country(tmp_path)
+    report = REPORT.replace("  per_user: 8\n", "  per_user: 8\n  overall: true\n")
+    found = {way: found_by(tmp_path, inputs, way, report) for way, inputs in ways.items()}
+    assert found["mapping"] == found["list"] == found["folder"]
+    assert {row["group"] for row in found["list"]} >= {"de", "fr"}
+    both = {(row["user"], row["item"]) for c in ("de", "fr") for row in rows_of(c) if row["time"].day < 12}
+    first = next(row for row in found["list"] if row["group"] not in COUNTRIES)  # of all rows
+    assert round(first["noisy_count"]) == max(Counter(item for _, item in both).values())
+    manifest = pair_at("list/2026-01-05.jsonl").manifest
+    assert manifest is not None and (manifest.reading or {})["inputs"][0] == {"constants": [["country", "de"]]}
+    ready = command("report", "list.yaml", "--window-end", "2026-01-19", "--dry-run")
+    assert "de.csv: user user, item item, time time, group country=de\n" in ready.out, ready.err
+
+
+def test_a_constant_is_one_of_several_columns_of_a_group(tmp_path: Path) -> None:
+    inputs = by_country(tmp_path)["mapping"]
+    for country in ("de", "fr"):
+        rows = [{**row, "device": "tv"} for row in rows_of(country)]
+        write(tmp_path / f"{country}.csv", [{n: str(v) for n, v in r.items() if n != "country"} for r in rows])
+    write(tmp_path / "countries.csv", "country,device\nde,tv\nfr,tv\nfr,phone\n")
+    report = REPORT.replace("column: country", "column: [country, device]").replace("countries.txt", "countries.csv")
+    found = found_by(tmp_path, inputs, "several", report)
+    counts = {(row["country"], row["device"]): row["noisy_count"] for row in reversed(found)}
+    assert counts["de", "tv"] > 1 and counts["fr", "tv"] > 1 and abs(counts["fr", "phone"]) < 0.5
+
+
+def test_another_constant_is_other_input(tmp_path: Path) -> None:
+    files = Files(f"{by_country(tmp_path) and tmp_path}/de.csv", Columns(time="time", group="country"))
+
+    def identity(*constants: tuple[str, str]) -> str:
+        columns = Columns(time="time", group="country", constants=constants)
+        return Files(files.uri, columns).identity(KEY, PERIOD)
+
+    assert identity(("country", "de")) == identity(("country", "de")) != identity(("country", "fr"))
+
+
+@pytest.mark.parametrize(
+    ("constants", "told"),
+    [
+        ("{user: me}", "source.constants must not have 'user', the column of users: all rows would be of one user"),
+        ("{countri: de}", "source.constants must be columns that are read, got 'countri': did you mean country?"),
+        ("{item: plain}", "source.constants must not have 'item', which is a column of de.csv"),
+        ("{country: ''}", "source.constants must have each column once, with a value"),
+        ("[country=de, country=fr]", "source.constants must have each column once, with a value"),
+        ("[country]", "source.input[1].constants must be NAME=VALUE"),
+        ("country=de", "source.input[1].constants must be a list"),
+    ],
+)
+def test_a_constant_that_rows_have_or_nothing_reads_is_refused(tmp_path: Path, constants: str, told: str) -> None:
+    by_country(tmp_path)
+    write(tmp_path / "c.yaml", REPORT.format(inputs=f"\n  - input: de.csv\n    constants: {constants}"))
+    done = command("report", "c.yaml", "--window-end", "2026-01-12")
+    assert done.status == 2 and told in done.err, done.err
+    assert "c.yaml:5: " in done.err, done.err
+
+
+def test_a_stream_and_a_folder_of_that_key_take_no_constant(tmp_path: Path) -> None:
+    by_country(tmp_path)
+    asked = {"output": "out", "group_column": "country", "constants": (("country", "de"),)}
+    with pytest.raises(InvalidArgument, match="constants does not apply to .*incoming"):
+        source_for({**asked, "input": ("incoming/*.csv",)}, watch=True)
+    with pytest.raises(InvalidArgument, match="has the key 'country' and that constant"):
+        source_for({**asked, "input": ("country=fr/*",)}).check(None)
+
+
+def test_pairs_are_written_as_a_mapping_or_as_a_list(tmp_path: Path) -> None:
+    for pairs in ("{security.protocol: SSL, a: no}", "[security.protocol=SSL, a=no]"):
+        write(tmp_path / "k.yaml", REPORT.format(inputs=f"x.csv\n  kafka_config: {pairs}"))
+        read = read_report(str(tmp_path / "k.yaml")).values["source.kafka_config"]
+        assert read == (("security.protocol", "SSL"), ("a", "no"))
+    write(tmp_path / "k.yaml", REPORT.format(inputs="{input: x.csv}"))
+    with pytest.raises(InvalidArgument, match="source.input must be given: a place, or a list of places"):
+        read_report(str(tmp_path / "k.yaml"))
+
+
+def test_a_dry_run_tells_inputs_that_are_read_alike_in_one_short_line(tmp_path: Path) -> None:
+    for number in range(30):
+        write(tmp_path / f"of-country-{number}.csv", PLAYS[:5])
+    done = run(*(f"of-country-{n}.csv" for n in range(30)), dry_run=True, release_key=None, release_id=None)
+    assert done.status == 0, done.err
+    told = [line for line in done.out.splitlines() if line.startswith("input")]
+    assert [line.split(maxsplit=1)[1] for line in told] == ["of-country-0.csv and 29 more: user user, item item"]
 
 
 def run(*words: object, **more: object) -> Done:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 from benchmarks.servers.kafka import create_topic, send
 from private_topk.pipelines.sources.kafka import KafkaTopic, patiently
 from tests.pipelines.support import command
+from tests.runners.servers import running
 
 Row = tuple[str, str, str]
 HORIZON = ("--from", "2024-09-01", "--to", "2026-09-01")
@@ -113,29 +112,9 @@ def closing() -> bytes:
     return as_json(("nobody", "nothing", AFTERWARDS))
 
 
-@contextmanager
-def streaming(arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen]:
+def streaming(arguments: Sequence[str], log: Path) -> AbstractContextManager[subprocess.Popen]:
     """`private-topk stream` in a process of its own, ended with its children if it has not ended by itself."""
-    with open(log, "wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "private_topk", "stream", *arguments],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
-        yield process
-    finally:
-        kill(process)
-
-
-def kill(process: subprocess.Popen) -> None:
-    """End a process and its children without letting them say goodbye: its own session, started above."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    process.wait(20)
+    return running([sys.executable, "-m", "private_topk", "stream", *arguments], log)
 
 
 def wait_for(condition: Callable[[], object], process: subprocess.Popen, log: Path, patience: float = 60) -> None:

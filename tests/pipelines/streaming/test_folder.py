@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipelines.streaming.replay import Commits, closing, finished, kill, published, streaming, told, wait_for
+from tests.pipelines.streaming.replay import Commits, closing, finished, published, streaming, told, wait_for
 from tests.pipelines.streaming.replay import as_json as line_of
 from tests.pipelines.support import command
+from tests.runners.servers import kill
 
 WINDOW = ("--window", "2d", "--slide", "1d", "--from", "2026-01-01", "--to", "2026-01-05")
 SECRET = "someone whom nobody may name"

@@ -25,12 +25,12 @@ from tests.pipelines.streaming.replay import (
     as_json,
     closing,
     finished,
-    kill,
     published,
     streaming,
     wait_for,
 )
 from tests.pipelines.support import command
+from tests.runners.servers import kill
 
 PARTITIONS = 3
 

@@ -21,9 +21,10 @@ from private_topk.pipelines.run import run
 from private_topk.runners import prepare
 from tests.nightly import nightly
 from tests.pipelines.sinks.nowhere import Nowhere
-from tests.pipelines.streaming.replay import kill, streaming, wait_for
+from tests.pipelines.streaming.replay import streaming, wait_for
 from tests.pipelines.support import Done, command, options, write
 from tests.refusals import refused
+from tests.runners.servers import kill
 
 ROWS = [{"user": f"u{n}", "item": "abc"[n % 3], "time": f"2026-01-0{5 + n % 3}T12:00:00Z"} for n in range(60)]
 END = {"user": "u", "item": "a", "time": "2026-01-09T00:00:00Z"}
@@ -251,6 +252,18 @@ def test_a_complete_release_is_repeated_without_its_input(released: Released) ->
     assert files() == once
 
 
+def test_a_complete_release_says_so_and_reads_nothing(released: Released, capfd: pytest.CaptureFixture) -> None:
+    """Also of a run that was killed before it could note in the ledger that all is published."""
+    once = released()
+    killed()
+    done = stream(health_file="health.json", show_dropped_rows=True)
+    assert done.status == 0 and "dropped rows" not in done.err, done.err
+    assert "all 3 windows are published in out: nothing is left to do" in done.err + capfd.readouterr().err
+    assert "3 windows published to out" in done.out and files() == once
+    assert json.loads(Path("health.json").read_text())["published"] == 3
+    assert [charge["outcome"] for charge in charges()] == ["released"]
+
+
 def test_another_release_has_a_record_of_its_own(released: Released) -> None:
     """The next horizon in the same folder, over other files; and a key that nobody keeps is never resumed."""
     released()
@@ -318,7 +331,8 @@ def test_a_stream_that_is_being_published_has_no_second_launcher(released: Relea
         with streaming(words, Path("second")) as second:
             assert second.wait(60) == 2
         said = Path("second").read_text()
-        assert f"--release-id r is being published to {Path.cwd()}/out by process {first.pid} of " in said
+        told = re.search(rf"--release-id r is being published to {Path.cwd()}/out by process (\d+) of ", said)
+        assert told and f"PPid:\t{first.pid}\n" in Path(f"/proc/{told[1]}/status").read_text(), said
         assert said.endswith(": leave it to that launcher, or end it first\n")
         assert [charge["outcome"] for charge in charges()] == ["started"], "what it says of the first is still true"
         write(Path("in", "b.jsonl"), [END])
@@ -405,12 +419,15 @@ def _plain() -> dict[str, Any]:
     return dict(options_of(parser_of("stream").read(options(**ASKED))[0]))
 
 
-def test_files_that_are_all_there_are_repeated_anywhere() -> None:
+def test_files_that_are_all_there_are_repeated_anywhere(capfd: pytest.CaptureFixture) -> None:
     """They are named by what they hold: the same bytes give the same ranking."""
     asked = {**ASKED, **BOOKS, "clock": None, "output_format": None, "quiet": True}
     for output in ("one.jsonl", "two.jsonl"):
         assert command("run", *options(**{**asked, "output": output})).status == 0
     assert Path("one.jsonl").read_bytes() == Path("two.jsonl").read_bytes() and len(charges()) == 1
+    capfd.readouterr()
+    assert command("run", *options(**{**asked, "output": "two.jsonl"})).status == 0
+    assert "all is published in two.jsonl: it is drawn again, and must come out the same" in capfd.readouterr().err
     junk()
     done = command("run", *options(**{**asked, "output": "three.jsonl"}))
     assert done.status == 2 and "for other input" in done.err

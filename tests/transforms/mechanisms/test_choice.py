@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 from private_topk.pipelines.preview.compare import alternatives
-from private_topk.pipelines.preview.outlook import look
 from private_topk.pipelines.question import Question
 from private_topk.transforms.domain import RangeDomain, UnknownDomain
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, make_mechanism
 from private_topk.transforms.mechanisms.choice import choose
 from private_topk.transforms.spec import TopK
-from tests.pipelines.shapes import zipf
+from tests.pipelines.shapes import looked, zipf
 from tests.refusals import refused
 
 ITEMS = 5000
@@ -111,9 +110,9 @@ def test_the_choice_loses_little_recall_on_unseen_shapes() -> None:
     """Of the recall of the best in hindsight, on shapes that nothing was measured on. Draws of a preview have a key."""
     pure, lost = ("joint", "canonical", "peeling", "pnf-peeling", "oneshot"), []
     for exponent, users, k, epsilon in itertools.product((0.6, 1.0, 1.4), (10**4, 10**6), (5, 20), (0.1, 1.0)):
-        histogram = zipf(exponent, ITEMS, users, 10).histogram(None, False)
+        shape = zipf(exponent, ITEMS, users, 10)
         some = {name: MECHANISMS[name](epsilon) for name in pure if name != "canonical"}
-        found = {name: look(one, histogram, k, 20).recall.value for name, one in some.items()}
+        found = {name: looked(one, shape, k, 20).recall.value for name, one in some.items()}
         lost.append(max(found.values()) - found[choose(some.values(), k, ITEMS).name])
     print(f"mean {np.mean(lost):.3f}, most {np.max(lost):.3f}")
     assert np.mean(lost) < 0.03 and np.max(lost) < 0.3

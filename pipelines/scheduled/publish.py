@@ -19,6 +19,7 @@ from private_topk.pipelines.preview.forewarning import forewarn
 from private_topk.pipelines.process import RunFailed, level
 from private_topk.pipelines.question import Question, asked_by
 from private_topk.pipelines.release.adopting import check_adopted
+from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.formats import format_of
 from private_topk.pipelines.release.manifest import Manifest, Publication, series_change, series_difference
 from private_topk.pipelines.release.place import Lying, pair_at
@@ -97,7 +98,7 @@ class ScheduledReport(Periods):
 
         def forewarn_and_tell() -> None:
             self._forewarn(report, number)
-            for text in self._series_change(report, self._last(number, _NEARBY)):
+            for text in self._series_change(report.manifest, self._last(number, _NEARBY)):
                 self._tell(number, text)
             for _, text, warns in self._future_charges(report, number):
                 if warns:
@@ -116,7 +117,7 @@ class ScheduledReport(Periods):
 
         def more() -> Iterator[Fact]:
             yield "recall", self._forewarn(report, number)
-            yield from (("series", text) for text in self._series_change(report, self._last(number, _NEARBY)))
+            yield from (("series", text) for text in self._series_change(report.manifest, self._last(number, _NEARBY)))
             yield from (fact[:2] for fact in self._future_charges(report, number))
 
         with self._pointing():
@@ -131,7 +132,7 @@ class ScheduledReport(Periods):
         account, coming = self.account, self.schedule.ended(now())
         with self._pointing():
             if (last := self._last(coming, coming)) is not None:
-                yield from (("series", text) for text in self._series_change(self._keyless(0), last))
+                yield from (("series", text) for text in self._series_change(manifest_of(self.question()), last))
         if account is None:
             return
         with self._pointing():
@@ -282,16 +283,16 @@ class ScheduledReport(Periods):
         before = (file for files in self._before(number, most) for file in files[:1])  # one of a folder tells of all
         return next((found for file in before if (found := pair_at(file).manifest) is not None), None)
 
-    def _series_change(self, report: Report, last: Manifest | None) -> Iterator[str]:
+    def _series_change(self, asked: Manifest, last: Manifest | None) -> Iterator[str]:
         """What is asked otherwise than in the last publication."""
         if last is None:
             return
-        if (differing := series_difference(last, report.manifest)) is not None:
+        if (differing := series_difference(last, asked)) is not None:
             yield (
                 f"{last.release_id} was published with {differing}, so `show` makes no series of it and this period. "
                 "Give a changed report another name and folder"
             )
-        elif (change := series_change(last, report.manifest)) is not None:
+        elif (change := series_change(last, asked)) is not None:
             yield f"{last.release_id} was published with {change}: `show` marks where that changed"
 
     def _before(self, number: int, most: int) -> Iterator[list[str]]:

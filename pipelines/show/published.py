@@ -201,12 +201,12 @@ class PublishedReport:
 
     def by_group(self) -> dict[str | None, list[Listing]]:
         """The listings of every group, in order of their windows; groups as the newest window has them, so that one
-        which was added later stands in its place, and behind those that the newest window no longer has.
+        which was added later stands in its place; those that it no longer has come last.
         """
         groups: dict[str | None, list[Listing]] = {}
-        for listing in reversed(self.listings()):
+        for listing in sorted(self.listings(), key=_in_time, reverse=True):
             groups.setdefault(listing.group, []).append(listing)
-        return {group: sorted(groups[group], key=_in_time) for group in reversed(groups)}
+        return {group: listings[::-1] for group, listings in groups.items()}
 
     def of_group(self, group: str | None) -> PublishedReport:
         """The report of one group, with the same guarantee."""

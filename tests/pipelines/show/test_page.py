@@ -248,7 +248,7 @@ def test_the_name_of_a_page_is_one_part_of_a_path_and_gives_the_group_back() -> 
     assert not {*"/\\*?[]{}%=:|'\"<>#^\0\n"} & {char for text in found for char in text if len(text) == 1}
 
 
-def test_all_rows_are_last_also_where_a_group_came_later() -> None:
+def test_all_rows_come_behind_the_newest_groups_and_last_is_what_these_leave_out() -> None:
     weeks = [(START + timedelta(weeks=n)).isoformat() for n in range(3)]
     windows = [
         {"start": start, "end": end, "returned": 0, "group": group, "group_number": number}
@@ -258,7 +258,7 @@ def test_all_rows_are_last_also_where_a_group_came_later() -> None:
         for number, group in enumerate(groups)
     ]
     report = PublishedReport([], manifest(0, windows=windows))
-    assert list(report.by_group()) == ["DK", "AT", "PT", "overall"]
+    assert list(report.by_group()) == ["AT", "PT", "overall", "DK"]
 
 
 def test_many_groups_have_a_page_each_and_one_that_compares() -> None:

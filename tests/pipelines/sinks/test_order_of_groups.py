@@ -77,10 +77,10 @@ def test_a_folder_is_in_the_order_of_the_list_of_groups() -> None:
     assert [len(listings) for listings in report.by_group().values()] == [2] * 5
 
 
-def test_a_series_with_two_lists_has_the_newest_and_before_it_what_it_leaves_out() -> None:
+def test_a_series_with_two_lists_has_the_newest_and_behind_it_what_it_leaves_out() -> None:
     publish("a.csv", ["gone", *LISTED], to=WINDOWS[1])
     publish("b.csv", ["new", *reversed(LISTED)], first=WINDOWS[1])
-    assert list(read_published("a.csv", "b.csv").by_group()) == ["gone", "new", *reversed(LISTED)]
+    assert list(read_published("a.csv", "b.csv").by_group()) == ["new", *reversed(LISTED), "gone"]
 
 
 def test_a_notebook_is_in_the_order_of_the_list_of_groups() -> None:

@@ -504,7 +504,7 @@ def _otherwise(asked: Entry, earlier: Entry) -> str:
         return "for other input"
     if earlier.stream is None:
         return "for other input or another output"
-    return f"with {told(differences(*(_stream_of(each) for each in (earlier, asked)), but=_IN_ADDRESS))}"
+    return f"with {told(differences(_stream_of(earlier), _stream_of(asked), but=_IN_ADDRESS))}"
 
 
 _IN_ADDRESS = ("kind", "servers", "topic", "uri")

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from private_topk.pipelines.budget.composition import Total
-from private_topk.pipelines.preview.expected import Begun, Expected, bent
+from private_topk.pipelines.preview.expected import Begun, Expected, bent, counts_of
 from private_topk.pipelines.preview.outlook import ASIDE, DRAWS, NOISE, Draws, Outlook
 from private_topk.pipelines.preview.solving import (
     fewest_windows,
@@ -530,7 +530,7 @@ def _of_window(
 ) -> Preview:
     if question.asked.k is None:
         raise InvalidArgument("k", "must be given: of all above a threshold there is no part that is right")
-    items, k = _items(expected, question), question.top_k.max_items
+    items, k = counts_of(question.asked, expected).items, question.top_k.max_items
     if question.asked.domain.is_public and k > items:
         raise InvalidArgument("k", f"must be at most the number of items, got k = {k} and {items} items")
     questions, left_out = alternatives(question, names, **offered)
@@ -576,10 +576,6 @@ def _close(draws: Mapping[str, Draws]) -> list[str]:
     sequences = [its for its in draws.values() if its.mechanism.guarantee.answer == "sequence"]
     best = max((its.recall for its in sequences or draws.values()), key=lambda recall: recall.value)
     return [name for name, its in draws.items() if its.recall.high >= best.low and its.recall.low <= best.high]
-
-
-def _items(expected: Expected, question: Question) -> int:
-    return expected.histogram(question.asked.max_items_per_user, not question.asked.domain.is_public).items
 
 
 def _of_groups(
@@ -635,7 +631,7 @@ def _of_steps(
         last = {name: replace(outlook, name=name) for name, outlook in drawn.items()}
         previews[str(step)] = Preview(
             so_far,
-            _items(so_far, question),
+            counts_of(question.asked, so_far).items,
             _ordered(list(last.values())),
             questions=dict.fromkeys(last, question),
             left_out={},

@@ -34,6 +34,7 @@ from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, check_counts
 from private_topk.transforms.metric import USERS, Score
 from private_topk.transforms.release import ReleaseKey
+from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
 
 Floats = NDArray[np.float64]
@@ -322,6 +323,11 @@ class Begun:
 
     def summary(self) -> str:
         return f"{self.expected.summary()}; the first {float(self.part):.3g} of the period"
+
+
+def counts_of(top_k: TopK, expected: Expected) -> Histogram:
+    """The counts that are expected to be ranked."""
+    return expected.histogram(top_k.max_items_per_user, not top_k.domain.is_public)
 
 
 def bent(expected: Expected) -> tuple[Expected, ...]:

@@ -12,6 +12,7 @@ from private_topk.pipelines.preview.expected import (
     ByGroup,
     Expected,
     Released,
+    counts_of,
     earlier_rankings,
     expected_of,
     falling,
@@ -99,8 +100,7 @@ def _declared(question: Question, like: str, groups: int) -> ByGroup:
 
 def _outlook(top_k: TopK, expected: Expected) -> Outlook | None:
     """What is expected of a window, or None where less than k items of a public list are known."""
-    items = expected.histogram(top_k.max_items_per_user, not top_k.domain.is_public).items
-    known = not top_k.domain.is_public or items >= top_k.max_items
+    known = not top_k.domain.is_public or counts_of(top_k, expected).items >= top_k.max_items
     return forecast(top_k, expected, _DRAWS) if known else None
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from private_topk.pipelines.preview.expected import Expected, bent, weight_of
+from private_topk.pipelines.preview.expected import Expected, bent, counts_of, weight_of
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.registry import name_of
@@ -173,7 +173,7 @@ class Draws:
     def __init__(self, top_k: TopK, expected: Expected, times: int = 1) -> None:
         mechanism, k = top_k.mechanism, top_k.max_items
         weight = weight_of(mechanism, expected)
-        counts = expected.histogram(top_k.max_items_per_user, not top_k.domain.is_public)
+        counts = counts_of(top_k, expected)
         histogram = Histogram(counts.values * times, counts.sizes)
         self.mechanism, self.k, self._histogram = mechanism, k, histogram
         self._unit = float(top_k.score.unit)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 
-from private_topk.pipelines.preview.expected import Expected
+from private_topk.pipelines.preview.expected import Expected, counts_of
 from private_topk.pipelines.preview.outlook import NOISE, Draws
 from private_topk.pipelines.question import Question
 from private_topk.transforms.errors import InvalidArgument
@@ -73,8 +73,7 @@ def largest_k(
     _check_recall(recall)
     best, found = 0, None
     for question in questions:
-        asked = question.asked
-        most = min(expected.histogram(asked.max_items_per_user, not asked.domain.is_public).items, _MAX_K)
+        most = min(counts_of(question.asked, expected).items, _MAX_K)
 
         def missed(k: int, question: Question = question) -> bool:
             return not _reaches(lambda: question.with_k(k), expected, recall)

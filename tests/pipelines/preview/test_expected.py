@@ -104,7 +104,7 @@ def test_beyond_published_counts_others_fall_half_and_twice_as_steeply() -> None
     [
         (lambda: Reaches({1: 0.2, 5: 0.1}, 0, 10), "items"),
         (lambda: Reaches({1: 0.2, 5: 0.1}, 10, 0), "users"),
-        (lambda: Reaches({1: 0.2, 50: 0.1}, 10, 10), "like"),
+        (lambda: Reaches({1: 0.2, 50: 0.1}, 10, 10), "reaches"),
         (lambda: Released([]), "like"),
         (lambda: Released([0, -3]), "like"),
         (lambda: PublicCounts([1, -1]), "counts"),

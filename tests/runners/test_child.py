@@ -109,9 +109,9 @@ def test_the_stream_of_a_killed_test_run_ends(tmp_path: Path) -> None:
     words = f"{words} --window=year --from=2026-01-01 --to=2126-01-01 --output={tmp_path}/out"
     command = [sys.executable, "-c", TESTS, str(tmp_path), *words.split()]
     with subprocess.Popen(command, env={**os.environ, MARK: str(tmp_path)}) as tests:
-        until(lambda: (tmp_path / "log").exists() and "windows are left" in (tmp_path / "log").read_text())
+        wait_until(lambda: (tmp_path / "log").exists() and "windows are left" in (tmp_path / "log").read_text())
         tests.kill()
-    until(lambda: not marked(str(tmp_path)), 20)
+    wait_until(lambda: not marked(str(tmp_path)), 20)
 
 
 @pytest.mark.server

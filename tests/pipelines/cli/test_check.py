@@ -99,13 +99,6 @@ def test_a_dry_run_does_not_depend_on_the_rows(folder: Path) -> None:
         assert len(said) == 1
 
 
-def test_a_dry_run_refuses_what_a_run_refuses(folder: Path) -> None:
-    assert "matches no file" in checked(rows="none.parquet").err
-    assert "'who' is no column of rows.parquet" in checked("--user-column", "who").err
-    write(folder / "out.csv", "in the way")
-    assert "exists and is kept" in checked().err and checked().status == 2
-
-
 def test_the_longest_path_that_is_accepted_can_be_written(folder: Path) -> None:
     """With a name as long, in folders that are made for it."""
 

@@ -245,14 +245,6 @@ class TestTheOperatorsLook:
         for line in ("in the input: 603", "null: 1", "unreadable: 0", "outside the period: 1", "not in domain: 1"):
             assert line in told
 
-    def test_a_dry_run_counts_dropped_rows_as_a_run_does(self, folder: Path) -> None:
-        odd = [{"user": None, "item": "Tea", "time": 0}, {"user": "a", "item": "gin", "time": int(START.timestamp())}]
-        write(folder / "rows.parquet", [*rows_of(), *odd * 3])
-        words = ["run", "--input", "rows.parquet", *ASKED, "--show-dropped-rows", "--exact-counters", "--quiet"]
-        assert "not in domain 3, null 3" in command(*words).err
-        told = command(*words, "--dry-run", "--overwrite").err
-        assert "null: 3" in told and "not in domain: 3" in told
-
     def test_a_dry_run_counts_dropped_groups_and_amounts_as_a_run_does(self, folder: Path) -> None:
         """A row is dropped once, for the first reason: with no amount above zero, in no group, outside the domain."""
         row = {"user": "a", "item": "Tea", "time": int(START.timestamp()), "group": "FR", "amount": 2.0}

@@ -68,6 +68,13 @@ def to_avro(rows: Iterable[dict[str, Any]], schema: dict[str, Any] | None = None
     return sink.getvalue()
 
 
+def avro_message(schema: Any, row: dict[str, Any]) -> bytes:  # noqa: ANN401
+    """A row as it is a message: without the schema, which readers have."""
+    sink = io.BytesIO()
+    fastavro.schemaless_writer(sink, fastavro.parse_schema(schema), row)
+    return sink.getvalue()
+
+
 def to_csv(rows: Rows) -> bytes:
     sink = io.StringIO()
     writer = csv.DictWriter(sink, list(rows[0]), quoting=csv.QUOTE_MINIMAL)
@@ -102,12 +109,6 @@ def write(path: Path, content: bytes | str | Rows) -> Path:
         content = packed(WRITERS[Path(unpacked_name(path.name)).suffix](content), path.name)
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
-
-
-def damage(path: Path) -> None:
-    """Another last byte, whichever it was: of the mark that ends a block of Avro, which is drawn for each file."""
-    content = path.read_bytes()
-    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
 
 
 class Read(NamedTuple):
@@ -151,6 +152,14 @@ def settled(words: Iterable[str]) -> list[str]:
             found.pop(name, None)
         found.setdefault(name, []).append(word)
     return [word for words in found.values() for word in words]
+
+
+def wait_until(condition: Callable[[], object], patience: float = 180) -> None:
+    """Until it holds; it fails if that takes more seconds."""
+    deadline = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < deadline, "nothing came of it"
+        time.sleep(0.1)
 
 
 class Done(NamedTuple):

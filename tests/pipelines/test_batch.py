@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -65,19 +64,6 @@ def items_of(ranking: bytes) -> list[str]:
 def test_a_bundle_that_is_run_again_changes_nothing(folder: Path) -> None:
     write(folder / "rows.avro", to_avro(flat_rows(), sync_interval=500))
     assert published(folder, "rows.avro", "--direct_runner_bundle_repeat=2") == published(folder, "rows.avro")
-
-
-def test_bounds_below_a_second(folder: Path) -> None:
-    start = datetime(2026, 1, 1, tzinfo=UTC)
-    rows = [
-        {"user": user, "item": ITEMS[hour], "time": (start + timedelta(hours=hour)).isoformat()}
-        for hour in (0, 1, 5, 6, 7, 11, 13)
-        for user in range(200)
-    ]
-    write(folder / "rows.jsonl", rows)
-    bounds = {"window": "6h", "from_": "2026-01-01T00:00:00.001", "to": "2026-01-01T12:00:00.001"}
-    found = items_of(published(folder, "rows.jsonl", k=3, epsilon=10, **bounds)[0])
-    assert set(found[:3]) == {ITEMS[1], ITEMS[5], ITEMS[6]} and set(found[3:5]) == {ITEMS[7], ITEMS[11]}
 
 
 def test_without_a_period_times_are_not_even_read(folder: Path) -> None:

@@ -80,7 +80,7 @@ HURTS = {
     "cut short": lambda stream, draw: stream[: draw.randrange(len(stream))],
     "a bit": lambda stream, draw: _bit(stream, draw.randrange(8 * len(stream))),
     "some bytes": lambda stream, draw: _other(stream, draw.randrange(len(stream)), draw.randbytes(20)),
-    "two streams": lambda stream, draw: stream + gzip.compress(draw.randbytes(40)),
+    "two streams": lambda stream, draw: stream + gzip.compress(b"abc"),
     "zeros behind": lambda stream, draw: stream + bytes(draw.randrange(1, 50)),
     "zeros between": lambda stream, draw: stream + bytes(3) + gzip.compress(b"abc"),
     "something behind": lambda stream, draw: stream + draw.randbytes(draw.randrange(1, 50)),
@@ -116,7 +116,7 @@ def test_a_stream_is_read_whole_or_refused(hurt: str, tmp_path: Path, monkeypatc
         Path("rows.csv.gz").write_bytes(stream)
         found = read(draw.choice((100, 65_536, 1 << 22)))
         if hurt in ("two streams", "zeros behind", "zeros between"):
-            assert found is not None and found.startswith(whole), number
+            assert found == whole + (b"" if hurt == "zeros behind" else b"abc"), number
         elif hurt in ("a bit", "some bytes"):
             assert found in (None, whole), number
         else:

@@ -64,17 +64,6 @@ def test_without_a_k_all_above_the_threshold_are_published(folder: Path) -> None
     assert shared.out.startswith("weighted-gaussian, all above its threshold: epsilon 1"), shared
 
 
-@pytest.mark.parametrize("mechanism", ["limit-domain", "joint"])
-def test_ranking_mechanisms_need_a_k(folder: Path, mechanism: str) -> None:
-    asked = {"mechanism": mechanism, "delta": 1e-6 if mechanism == "limit-domain" else None, "max_items_per_user": None}
-    if mechanism == "joint":
-        write(folder / "items.txt", "item 0\n")
-        asked |= {"unknown_domain": None, "domain": folder / "items.txt"}
-    done = run(folder, "f.csv", **{**FIND, **asked})
-    assert done.status == 2 and f"--k must be given for {mechanism}" in done.err
-    assert run(folder, "f.csv", **FIND, k=0).status == 2
-
-
 def test_python_and_beam_yaml_take_no_k(folder: Path) -> None:
     found = rank(
         pl.read_csv(folder / "rows.csv"),

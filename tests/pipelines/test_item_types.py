@@ -189,12 +189,6 @@ def test_found_integers_are_ranked_as_integers() -> None:
     assert set(items(published("r.avro", domain=None, found="found.avro"))) == set(IDS[:2])
 
 
-def test_a_ledger_takes_the_same_release_again() -> None:
-    assert command("budget", "create", "--ledger=sqlite:///b.db", "--dataset=d", "--epsilon=9").status == 0
-    books: dict[str, object] = {"ledger": "sqlite:///b.db", "dataset": "d"}
-    assert published("r.avro", **books).read_bytes() == published("s.avro", **books, shards=1).read_bytes()
-
-
 def test_a_release_does_not_go_on_with_another_type() -> None:
     published("r.avro")
     write(Path("plays.csv"), ROWS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 from decimal import Decimal
@@ -25,7 +24,7 @@ from private_topk.transforms.mechanisms import Joint, make_mechanism
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.rows import MakeBlocks
 from private_topk.transforms.top_k import PrivateTopK
-from tests.pipelines.support import avro_schema, command, options, read, to_avro, write
+from tests.pipelines.support import avro_message, avro_schema, command, options, read, to_avro, write
 from tests.refusals import refused
 
 LONGEST = 4096
@@ -51,16 +50,10 @@ def test_a_label_that_is_too_long_is_dropped_of_frames_and_messages() -> None:
     schema, columns = avro_schema(user="string", item="string"), Columns()
     for payload, messages in (
         (JsonPayload(), [json.dumps(row).encode() for row in (*ROWS[:2], *BAD[:2])]),
-        (AvroPayload(json.dumps({**schema})), [_record(schema, row) for row in (*ROWS[:2], *BAD[:2])]),
+        (AvroPayload(json.dumps({**schema})), [avro_message(schema, row) for row in (*ROWS[:2], *BAD[:2])]),
     ):
         block, missing = block_of(payload.rows(messages, columns), columns)
         assert block["item"].to_pylist() == ["tea", LONG] and missing == {"unreadable": 2}
-
-
-def _record(schema: dict[str, Any], row: dict[str, Any]) -> bytes:
-    sink = io.BytesIO()
-    fastavro.schemaless_writer(sink, schema, row)
-    return sink.getvalue()
 
 
 def test_too_long_elements_are_dropped_and_long_ones_split_into_blocks() -> None:

@@ -9,24 +9,20 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-import apache_beam as beam
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from private_topk import Laplace, Period, ReleaseKey
-from private_topk.pipelines.beam_yaml import RankRows
 from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.identity import identity_of
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.metric import Amounts
-from private_topk.transforms.user_shards import Choices, WindowsOfUsers
+from private_topk.transforms.user_shards import Choices
 from tests.pipelines.plays import ITEMS, LANDS, MEASURES, NO_NOISE, ROWS, Row, asked, lay_out, published, write
 from tests.pipelines.support import avro_schema, command, options, question_of, read, to_avro
 from tests.pipelines.support import write as write_file
 from tests.refusals import refused
-from tests.transforms.pipelines import outcome
 from tests.transforms.reference import reference
 
 LEDGER = {"ledger": "sqlite:///b.db", "dataset": "d"}
@@ -205,13 +201,6 @@ def test_an_incomplete_measure_in_a_report_file_is_refused_with_its_line(
     assert done.status == 2 and message in done.err, done.err
 
 
-def test_beam_yaml_takes_groups() -> None:
-    rows = [beam.Row(user=f"u{n}", item="ab"[n % 2], land=LANDS[n % 2]) for n in range(6)]
-    ranked = RankRows(1e6, "laplace", 1, ["a", "b"], group="land", groups=LANDS[:2])
-    found = outcome(lambda p: p | beam.Create(rows) | ranked | beam.Map(lambda row: [row.group, row.rank, row.item]))
-    assert sorted(element for _, element in found) == [["de", 1, "b"], ["fr", 1, "a"]]
-
-
 def open_books(epsilon: float, *units: str) -> None:
     for unit in units or ("user-window",):
         assert command("budget", "create", *options(**LEDGER, epsilon=epsilon, privacy_unit=unit)).status == 0
@@ -278,12 +267,6 @@ def test_a_user_counts_in_so_many_windows(folder: Path, overlap: int, change: Ro
     more = counts(published("run", "half-?.csv", words, shards=64))
     steps = {place: more[place] - found.get(place, 0) for place in more if more[place] != found.get(place, 0)}
     assert set(steps.values()) == {1} and len({window for window, _ in steps}) == most
-
-
-def test_a_user_who_counts_in_every_window_is_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(WindowsOfUsers, "count", lambda self, users, windows: np.ones(len(users), bool))
-    words = {**asked("public", "plain", NO_NOISE), **BOUNDED}
-    assert counts(published("run", "one.csv", words)) == chosen(3, 1) != chosen(2, 1)
 
 
 def test_a_ledger_is_charged_for_the_windows_that_a_user_counts_in(folder: Path) -> None:

@@ -82,7 +82,7 @@ def _page(output: str) -> str:
     return " ".join(Path("page.html").read_text().split())
 
 
-def test_a_ledger_is_charged_for_all_rankings_of_a_user_and_tells_it_apart_from_groups_alone() -> None:
+def test_a_ledger_is_charged_for_all_rankings_of_a_user() -> None:
     Path("key").write_text("a key of the tests, which is no secret\n")
     books = "--ledger sqlite:///b.db --dataset d --release-key file:key --release-id r --quiet".split()
     budget = "--ledger sqlite:///b.db --dataset d --privacy-unit user-window --epsilon 1".split()
@@ -90,10 +90,6 @@ def test_a_ledger_is_charged_for_all_rankings_of_a_user_and_tells_it_apart_from_
     run("--output", "out.csv", *books)
     again = command("run", "--input", "rows.csv", *ASKED, "--output", "again.csv", *books)
     assert again.status == 0 and Path("again.csv").read_bytes() == Path("out.csv").read_bytes()
-    without = [word for word in ASKED if word != "--overall"]
-    other = command("run", "--input", "rows.csv", *without, "--output", "other.csv", *books)
-    assert other.status == 2 and not Path("other.csv").exists(), "another question under the id"
-    assert "with overall (now none): ask the same again" in other.err, other.err
 
 
 @pytest.mark.parametrize("ledger", [True, False])

@@ -37,6 +37,7 @@ from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
 from tests.pipelines.sinks.nowhere import Nowhere
+from tests.pipelines.support import wait_until
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 PERIOD = Period(START, START + timedelta(hours=8), timedelta(hours=1), timedelta(minutes=5))
@@ -198,13 +199,6 @@ class Topic(Nowhere):
     def following(self, period: Period, release: Release) -> Callable[[], dict[str, float]]:
         left = iter(self.__dict__["shown"])
         return lambda: dict.fromkeys(next(left, ()), time.time())
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 class Terminal(io.StringIO):

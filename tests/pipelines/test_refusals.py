@@ -62,6 +62,7 @@ AMOUNTS = {"value_column": "amount", "max_value": 60, "value_resolution": 0.5}
 GROUPS = {"group_column": "group", "groups": "lands.txt", "groups_per_user": 1}
 LISTS = {**GROUPS, "domain": "lists.csv", "domain_group_column": "land", "k": 1}
 UNKNOWN = {"domain": None, "unknown_domain": True}
+HIDDEN = {**UNKNOWN, "mechanism": "limit-domain", "delta": 1e-6}
 BOUNDED = {**WEEKS, "privacy_unit": "user", "max_windows_per_user": 2}
 
 TOO_LONG = [
@@ -101,7 +102,7 @@ REFUSED: list[tuple[str, str, str, list[Change]]] = [
     # Of which command, the argument that is named, the rule, and what breaks it.
     ("run", "--k", "at most the number of items", [{"k": 13}, {"k": 13, **AUTO}]),
     ("run", "--k", "a whole number", [{"k": 0}, {"k": -1}, {"k": "1.5"}]),
-    ("run", "--k", "must be given", [{"k": None}, {"k": None, **AUTO}]),
+    ("run", "--k", "must be given", [{"k": None}, {"k": None, **AUTO}, {"k": None, **HIDDEN}]),
     ("run", "--epsilon", "positive finite number", [{"epsilon": e} for e in (0, -1, "nan", "inf")]),
     ("run", "--epsilon", "must be", [{"epsilon": e, **AUTO} for e in BEYOND_REASON]),
     ("run", "--epsilon", "must be", [{"epsilon": e, "publish_counts": 1} for e in BEYOND_REASON]),
@@ -162,6 +163,7 @@ REFUSED: list[tuple[str, str, str, list[Change]]] = [
     ("run", "--to", "date or time", [{**WEEKS, "to": "2026-13-01"}]),
     ("run", "period", "at most 100,000 windows", [{**WEEKS, "window": "1s"}]),
     ("run", "--slide", "windows of a period", [{"slide": "1d"}]),
+    ("run", "--slide", "needs --window", [{**WEEKS, "window": None, "slide": "1d"}]),
     ("run", "--slide", "at most the length of a window", [{**WEEKS, "slide": "8d"}]),
     ("run", "--time-zone", "windows of a period", [{"time_zone": "Europe/Berlin"}]),
     ("run", "--time-zone", "IANA database", [{**WEEKS, "time_zone": "localtime"}]),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import html
-import io
 import json
 import uuid
 from collections.abc import Callable
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
-import fastavro
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -37,7 +35,19 @@ from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, make_p
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.windows import WindowBounds
 from tests.nightly import nightly, nightly_but
-from tests.pipelines.support import TEXT, Done, Rows, avro_schema, command, manifest, options, reasons, to_avro, write
+from tests.pipelines.support import (
+    TEXT,
+    Done,
+    Rows,
+    avro_message,
+    avro_schema,
+    command,
+    manifest,
+    options,
+    reasons,
+    to_avro,
+    write,
+)
 from tests.refusals import refused
 from tests.transforms.pipelines import outcome
 
@@ -484,13 +494,10 @@ def test_messages_are_read_and_written_in_the_columns() -> None:
     schema = {"type": "record", "name": "R", "fields": fields}
     Path("schema.avsc").write_text(json.dumps(schema))
 
-    def encoded(row: dict[str, Any]) -> bytes:
-        sink = io.BytesIO()
-        fastavro.schemaless_writer(sink, fastavro.parse_schema(schema), row)
-        return sink.getvalue()
-
     payload = make_payload("avro", "schema.avsc", columns)
-    assert Decoder(payload, columns).block([encoded(row) for row in rows]).equals(block) and len(block) == 1
+    assert (
+        Decoder(payload, columns).block([avro_message(schema, row) for row in rows]).equals(block) and len(block) == 1
+    )
 
     facts = manifest(columns={"user": "user", "item": ["country", "title"], "group": ["a", "b"]})
     ranking = Ranking(WindowBounds(), tuple(block["item"].to_pylist()), 1, "sequence", group=block["group"][0].as_py())

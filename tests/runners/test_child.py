@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from private_topk.pipelines.sample import write_sample
 from private_topk.runners.child import ending_with_us
 from tests.nightly import nightly
+from tests.pipelines.support import wait_until
 from tests.runners.servers import flink_job_server
 
 MARK = "A_TEST_OF_CHILDREN"
@@ -43,13 +43,6 @@ def marked(mark: str) -> list[str]:
     return [line for line in found if line]
 
 
-def until(condition: Callable[[], object], patience: float = 60) -> None:
-    deadline = time.monotonic() + patience
-    while not condition():
-        assert time.monotonic() < deadline, "nothing came of it"
-        time.sleep(0.1)
-
-
 @pytest.mark.long
 def test_processes_started_by_a_thread_end_with_the_parent_process(tmp_path: Path) -> None:
     mark = str(tmp_path)
@@ -59,7 +52,7 @@ def test_processes_started_by_a_thread_end_with_the_parent_process(tmp_path: Pat
         time.sleep(1.5)
         assert len(marked(mark)) == 3
         starter.kill()
-    until(lambda: not marked(mark), 20)
+    wait_until(lambda: not marked(mark), 20)
 
 
 @pytest.mark.parametrize(("sent", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 7), (signal.SIGKILL, -9)])
@@ -70,7 +63,7 @@ def test_signals_and_statuses_are_passed_on(sent: signal.Signals, status: int, t
         assert child.stdout is not None and child.stdout.readline() == b"up\n"
         child.send_signal(sent)
         assert child.wait(20) == status
-    until(lambda: not marked(str(tmp_path)), 20)
+    wait_until(lambda: not marked(str(tmp_path)), 20)
     assert subprocess.run(ending_with_us([sys.executable, "-c", "exit(5)"])).returncode == 5
     assert subprocess.run(ending_with_us(["/no/such/program"]), stderr=subprocess.DEVNULL).returncode == 1
 
@@ -93,11 +86,11 @@ def test_a_server_that_is_ended_before_it_answers_leaves_nothing(tmp_path: Path)
     environment = {**os.environ, MARK: str(tmp_path), "TMPDIR": str(temporary)}
     command = [sys.executable, "-m", "private_topk", *words.split()]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as launcher:
-        until(lambda: launcher.poll() is not None or any("sleep" in line for line in marked(str(tmp_path))))
+        wait_until(lambda: launcher.poll() is not None or any("sleep" in line for line in marked(str(tmp_path))))
         launcher.terminate()
         assert (launcher.wait(60), launcher.stderr.read()[:24]) == (143, "private-topk: terminated")
     assert not list(temporary.iterdir()) and not (tmp_path / "out.csv").exists()
-    until(lambda: not marked(str(tmp_path)), 20)
+    wait_until(lambda: not marked(str(tmp_path)), 20)
 
 
 TESTS = """
@@ -116,9 +109,9 @@ def test_the_stream_of_a_killed_test_run_ends(tmp_path: Path) -> None:
     words = f"{words} --window=year --from=2026-01-01 --to=2126-01-01 --output={tmp_path}/out"
     command = [sys.executable, "-c", TESTS, str(tmp_path), *words.split()]
     with subprocess.Popen(command, env={**os.environ, MARK: str(tmp_path)}) as tests:
-        until(lambda: (tmp_path / "log").exists() and "windows are left" in (tmp_path / "log").read_text())
+        wait_until(lambda: (tmp_path / "log").exists() and "windows are left" in (tmp_path / "log").read_text())
         tests.kill()
-    until(lambda: not marked(str(tmp_path)), 20)
+    wait_until(lambda: not marked(str(tmp_path)), 20)
 
 
 @pytest.mark.server
@@ -145,7 +138,7 @@ def test_the_server_of_a_killed_launcher_ends(runner: str, tmp_path: Path, reque
         )
     word = {"prism": "--job_port", "flink": "-jar"}[runner]
     try:
-        until(
+        wait_until(
             lambda: (
                 launcher.poll() is not None
                 or any(word in line and not line.startswith(sys.executable) for line in marked(str(tmp_path)))
@@ -156,4 +149,4 @@ def test_the_server_of_a_killed_launcher_ends(runner: str, tmp_path: Path, reque
     finally:
         launcher.kill()  # it alone
         launcher.wait()
-    until(lambda: not marked(str(tmp_path)), 30)
+    wait_until(lambda: not marked(str(tmp_path)), 30)

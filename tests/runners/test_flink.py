@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from private_topk.pipelines.budget import Budget, Ledger
 from private_topk.runners.flink import JobManager
 from private_topk.runners.portable import ThreadWorkers, reachable, serve
 from private_topk.runners.worker_pool import Workers
+from tests.pipelines.support import wait_until
 from tests.runners.conftest import Published, Report, published
 from tests.runners.servers import free_port, module_serving, running
 
@@ -122,7 +122,7 @@ def test_a_task_manager_killed_in_the_middle_changes_nothing(
         cluster.processes["task-manager-1"].send_signal(signal.SIGKILL)
         assert job.wait(400) == 0, log.read_text()
     assert published(output, "flink") == direct
-    _await(lambda: cluster.overview()["taskmanagers"] == 1)
+    wait_until(lambda: cluster.overview()["taskmanagers"] == 1)
 
 
 @contextmanager
@@ -147,10 +147,10 @@ def test_workers_of_two_task_managers_share_a_pool(kind: str, tmp_path: Path) ->
         request.control_endpoint.url = control.address
         for number, stub in enumerate(stubs, 1):
             assert not stub.StartWorker(request, timeout=60).error
-            _await(lambda number=number: len(control.workers) == number)
+            wait_until(lambda number=number: len(control.workers) == number)
         for number, stub in enumerate(stubs):
             stub.StopWorker(beam_fn_api_pb2.StopWorkerRequest(worker_id="1-1"), timeout=60)
-            _await(lambda number=number: control.workers[number].is_set())
+            wait_until(lambda number=number: control.workers[number].is_set())
             assert [worker.is_set() for worker in control.workers] == [True, number == 1]
         for channel in channels:
             channel.close()
@@ -169,11 +169,11 @@ def test_a_worker_killed_on_its_way_is_started_again() -> None:
         first = workers.running()
         assert len(first) == 1
         os.kill(first[0], signal.SIGKILL)
-        _await(lambda: workers.running() not in ([], first))
+        wait_until(lambda: workers.running() not in ([], first))
         with _control(port) as control:
-            _await(lambda: len(control.workers) == 1)
+            wait_until(lambda: len(control.workers) == 1)
             stub.StopWorker(beam_fn_api_pb2.StopWorkerRequest(worker_id="1-1"), timeout=60)
-            _await(control.workers[0].is_set)
+            wait_until(control.workers[0].is_set)
         assert workers.running() == []
     finally:
         server.stop(None)
@@ -210,12 +210,5 @@ def _control(port: int = 0) -> Iterator[_Control]:
 
 def _until_it_runs(job: subprocess.Popen, rest: JobManager, log: Path) -> None:
     """Wait for the first task of a job that was just handed over; none of an earlier one is left."""
-    _await(lambda: job.poll() is not None or any(each["tasks"]["running"] for each in rest.jobs()), 300)
+    wait_until(lambda: job.poll() is not None or any(each["tasks"]["running"] for each in rest.jobs()), 300)
     assert job.poll() is None, log.read_text()
-
-
-def _await(condition: Callable[[], bool], patience: float = 180) -> None:
-    deadline = time.monotonic() + patience
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.1)

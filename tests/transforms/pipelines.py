@@ -10,24 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 import pyarrow as pa
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import IntervalWindow
 
 from private_topk.runners.options import BeamOptions
-from private_topk.transforms.assign_windows import EveryWindow
-from private_topk.transforms.combine import CombineCounts, Combiner, PartialCounts
-from private_topk.transforms.completeness import Counted
-from private_topk.transforms.contributions import BoundContributions
-from private_topk.transforms.domain import PublicDomain, UnknownDomain
-from private_topk.transforms.mechanisms import LimitDomain
-from private_topk.transforms.plan import Execution, Partitioning, plan
-from private_topk.transforms.release import ReleaseKey
-from private_topk.transforms.rows import ShardByUser
+from private_topk.transforms.combine import Combiner, PartialCounts
+from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.shuffle import ThreadPoolDoFn
-from private_topk.transforms.spec import TopK
-from private_topk.transforms.windows import Period
 
 Pairs = list[tuple[Any, Any]]
 Build = Callable[[beam.Pipeline], beam.PCollection]
@@ -61,34 +51,6 @@ def outcome(build: Build, runner: Any = None, options: Iterable[str] = ()) -> li
         with beam.Pipeline(runner=runner or FnApiRunner(), options=BeamOptions(list(options))) as pipeline:
             build(pipeline) | "Note what comes out" >> beam.ParDo(_Note(str(path)))
         return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-
-
-def count_by_window(
-    domain: PublicDomain | UnknownDomain, blocks: beam.PCollection, key: ReleaseKey, period: Period | None
-) -> beam.PCollection:
-    """Blocks whose windows are numbers to [window, item, count], as `RankBlocks` counts a bounded input."""
-    spec = TopK(1, LimitDomain(epsilon=1.0, delta=0.1, kbar=1000), domain)
-    execution_plan = plan(spec, Execution(4), period, in_global_window=True, bounded=True)
-    rows = blocks | ShardByUser(spec, key, execution_plan)
-    counts = (rows, blocks | EveryWindow(period, execution_plan.windows)) | BoundContributions(
-        spec, key, execution_plan
-    )
-    return (
-        counts
-        | CombineCounts(spec, key, execution_plan)
-        | beam.FlatMapTuple(lambda _, counted: _by_window(domain, counted))
-    )
-
-
-def _by_window(domain: PublicDomain | UnknownDomain, counted: Counted) -> list[list[Any]]:
-    if not isinstance(counted, PartialCounts):
-        return []
-    table = counted.table
-    items, counts = (table[name].to_pylist() for name in ("item", "count"))
-    if isinstance(domain, PublicDomain):
-        items = domain.labels(np.array(items, np.int64)).to_pylist()
-    windows = table["window"].to_pylist() if "window" in table.schema.names else [0] * len(items)
-    return [list(row) for row in zip(windows, items, counts, strict=True)]
 
 
 def added_up(counted: Iterable[tuple[int, pa.RecordBatch]], partitioning: Partitioning) -> list[pa.RecordBatch]:

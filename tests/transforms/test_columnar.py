@@ -11,19 +11,13 @@ import pyarrow as pa
 import pytest
 
 from private_topk.transforms.columnar import as_labels, kept_pairs, make_block, mix, sorted_pairs
+from tests.transforms.reference import reference_mix
 
 MASK = (1 << 64) - 1
 
 
-def plain_mix(value: int) -> int:
-    state = (value + 0x9E3779B97F4A7C15) & MASK
-    state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & MASK
-    state = (state ^ state >> 27) * 0x94D049BB133111EB & MASK
-    return state ^ state >> 31
-
-
 def plain_unmix(value: int) -> int:
-    """The word that `plain_mix` makes the value of."""
+    """The word that `reference_mix` makes the value of."""
 
     def undone(state: int, shift: int) -> int:
         found = state
@@ -38,8 +32,8 @@ def plain_unmix(value: int) -> int:
 
 def test_mix_is_the_published_finaliser() -> None:
     words = [0, 1, 2**63, MASK, 12345678901234567890]
-    assert [plain_unmix(plain_mix(word)) for word in words] == words
-    assert mix(np.array(words, np.uint64)).tolist() == [plain_mix(word) for word in words]
+    assert [plain_unmix(reference_mix(word)) for word in words] == words
+    assert mix(np.array(words, np.uint64)).tolist() == [reference_mix(word) for word in words]
 
 
 class TestMakeBlock:
@@ -73,7 +67,7 @@ class TestSortedPairs:
     def test_the_bound_equals_the_reference_on_random_pairs(self, seed: int) -> None:
         draw = random.Random(seed)
         n, some = draw.choice([0, 1, 2, 3, 100, 1000]), draw.choice([1, 5, 10**6])
-        users = [plain_mix(draw.randrange(some)) for _ in range(n)]
+        users = [reference_mix(draw.randrange(some)) for _ in range(n)]
         self.check(users, [draw.randrange(draw.choice([1, 3, 10**9])) for _ in range(n)])
 
     def test_users_that_differ_in_their_last_bits_only(self) -> None:
@@ -85,7 +79,7 @@ class TestSortedPairs:
 
     def test_codes_too_wide_to_share_a_word_with_the_user(self) -> None:
         draw = random.Random(8)
-        users = [plain_mix(draw.randrange(300)) for _ in range(900)]
+        users = [reference_mix(draw.randrange(300)) for _ in range(900)]
         self.check(users, [draw.choice([2**62, 2**62 - 1, 5, 0]) for _ in users])
 
 

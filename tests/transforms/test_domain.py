@@ -8,6 +8,8 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -21,7 +23,7 @@ from private_topk.transforms import (
     UnknownDomain,
 )
 from private_topk.transforms.columnar import make_table
-from private_topk.transforms.domain import DomainByGroup
+from private_topk.transforms.domain import DomainByGroup, as_domain
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.labels import DomainIndex, as_integers
 from private_topk.transforms.mechanisms import Canonical, Laplace, LimitDomain
@@ -53,17 +55,29 @@ def test_an_item_from_outside_never_passes_by_its_hash_alone() -> None:
     assert index.encode(column(["a", "b"])).tolist() == [-1, -1]
 
 
-def test_a_list_is_known_by_its_items_in_order() -> None:
-    for items in (
-        ["5", "a"],
-        [5, "a"],
-        (x for x in ["5", "a"]),
-        np.array(["5", "a"]),
-        pa.array(["x", "5", "a"]).slice(1),
-    ):
-        domain = pickle.loads(pickle.dumps(PublicDomain.of(items)))
-        assert domain == PublicDomain.of(["5", "a"]) and domain.labels(np.array([1, 0])).to_pylist() == ["a", "5"]
-        assert domain.describe() == {"kind": "public", "size": 2, "sha256": domain.digest}
+LISTS: dict[str, Any] = {
+    "a list": ["5", "a"],
+    "integers and texts": [5, "a"],
+    "a tuple": ("5", "a"),
+    "a generator": (item for item in ["5", "a"]),
+    "an array": np.array(["5", "a"]),
+    "a slice of Arrow": pa.array(["x", "5", "a"]).slice(1),
+    "a table": pa.table({"x": ["5", "a"]}),
+    "a column of polars": pl.Series(["5", "a"]),
+    "a frame of polars": pl.DataFrame({"track": ["5", "a"]}),
+    "a column of pandas": pd.Series(["5", "a"]),
+    "a frame of pandas": pd.DataFrame({"x": ["5", "a"]}),
+}
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_a_list_is_known_by_its_items_in_order(kind: str) -> None:
+    domain = pickle.loads(pickle.dumps(as_domain(LISTS[kind])))
+    assert domain == PublicDomain.of(["5", "a"]) and domain.labels(np.array([1, 0])).to_pylist() == ["a", "5"]
+    assert domain.describe() == {"kind": "public", "size": 2, "sha256": domain.digest}
+
+
+def test_other_items_or_another_order_are_another_list() -> None:
     lists = (["a", "b"], ["b", "a"], ["ab", "c"], ["a", "b", "c"], ["ab"])
     assert len({PublicDomain.of(items).digest for items in lists}) == len(lists)
     assert UnknownDomain().describe() == {"kind": "unknown"}

@@ -5,30 +5,28 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
 import pytest
-from apache_beam.transforms.window import TimestampedValue
 from hypothesis import given
 from hypothesis import strategies as st
 
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.question import Question
-from private_topk.transforms import CountBudget, Groups, Period, PrivateTopK, Release, ReleaseKey, UnknownDomain
+from private_topk.transforms import CountBudget, Groups, Period, PrivateTopK, Release, ReleaseKey
 from private_topk.transforms.groups import chosen
-from private_topk.transforms.mechanisms import Guarantee, Joint, Laplace, RestrictedLaplace, noise_of_counts
-from private_topk.transforms.mechanisms.mechanism import Neighbours
+from private_topk.transforms.mechanisms import Joint, noise_of_counts
 from private_topk.transforms.select import RankingKey
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import WindowBounds
 from tests.examples import examples
 from tests.laws import max_log_ratio
 from tests.refusals import refused
+from tests.transforms.mechanisms.own import SaysNothing
 from tests.transforms.mechanisms.stated import contract_of
 from tests.transforms.pipelines import create, outcome
 
@@ -63,77 +61,6 @@ def test_the_groups_of_most_rows_are_chosen(rows: list[tuple[int, ...]], most: i
 
 
 WEEK = Period(datetime(2026, 1, 5, tzinfo=UTC), datetime(2026, 1, 8, tzinfo=UTC), timedelta(days=1))
-SLIDING = Period.of("2026-01-05", "2026-01-08", "2d", slide="1d")
-Played = tuple[str, str, str, int]
-
-
-def plays() -> list[Played]:
-    """User, item, group, and seconds since the period's start; one user is everywhere. Nobody is nowhere."""
-    draw, found = np.random.default_rng(5), []
-    for _ in range(1500):
-        item = ITEMS[min(draw.integers(3), draw.integers(3))]
-        found.append((f"u{draw.integers(60)}", item, NAMES[draw.integers(3)], int(draw.integers(259_200))))
-    places = [(item, name) for item in ITEMS for name in [*NAMES[:3], "no"]]
-    return [*found, *(("everywhere", *place, 1000 * n) for n in range(200) for place in places)]
-
-
-def ranked(rows: list[Played], period: Period | None, shards: int = 4, unknown: bool = False) -> list[list[Any]]:
-    """Every window's and group's items with sharp counts."""
-    mechanism = RestrictedLaplace(1e5, 1e-3, 3) if unknown else Laplace(1e6)
-    release = Release(ReleaseKey.held(b"a key of enough bytes"), "groups")
-    rank = PrivateTopK(
-        3,
-        mechanism,
-        UnknownDomain() if unknown else ITEMS,
-        publish_counts=CountBudget(1e6),
-        release=release,
-        period=period,
-        groups=NAMES,
-        shards=shards,
-    )
-    begin = WEEK.start.timestamp()
-
-    def build(pipeline: beam.Pipeline) -> beam.PCollection:
-        timed = pipeline | create([TimestampedValue(row[:3], begin + row[3]) for row in rows])
-        return timed | rank | beam.Map(lambda r: [r.window.label(), r.group, list(r.items), list(r.noisy_counts or ())])
-
-    return sorted(element for _, element in outcome(build))
-
-
-def expected(rows: list[Played], start: float, end: float) -> dict[str, Counter[str]]:
-    """How many users hold each item of a group; where groups tie, a user counts in none of them here."""
-    held: dict[str, Counter[str]] = defaultdict(Counter)
-    for user, _, group, at in rows:
-        if start <= at < end and group in NAMES:
-            held[user][group] += 1
-    own = {user: [g for g, n in counted.items() if n == max(counted.values())] for user, counted in held.items()}
-    found: dict[str, Counter[str]] = defaultdict(Counter)
-    for user, item, group in {row[:3] for row in rows if start <= row[3] < end and row[2] in NAMES}:
-        if own[user] == [group]:
-            found[group][item] += 1
-    return found
-
-
-@pytest.mark.parametrize("period", [None, SLIDING])
-def test_every_group_of_every_window_is_ranked_by_its_own_users(period: Period | None) -> None:
-    rows = plays()
-    found = ranked(rows, period)
-    windows = 1 if period is None else len(period)
-    assert len(found) == 4 * windows and {group for _, group, *_ in found} == set(NAMES), "empty or not"
-    ties = 0
-    for number in range(windows):
-        span = (
-            (0, 1e9)
-            if period is None
-            else (86_400 * number, 86_400 * number + (172_800 if period is SLIDING else 86_400))
-        )
-        wanted = expected(rows, *span)
-        for _, group, items, counts in found[4 * number : 4 * number + 4]:
-            for item, count in zip(items, counts, strict=True):
-                assert 0 <= count - wanted[group][item] <= 30, "those whose groups tie count in one of them"
-                ties += count - wanted[group][item]
-            assert group != "nowhere" or counts == [0, 0, 0]
-    assert ties < 100 * windows
 
 
 @pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
@@ -165,14 +92,6 @@ def test_the_rankings_of_two_groups_stay_within_epsilon(relation: str) -> None:
     assert 0.1 < worst <= 1 + 1e-9
 
 
-@dataclass(frozen=True)
-class _Own(Joint):
-    """A mechanism of one's own that says nothing of users who move."""
-
-    guarantee: ClassVar[Guarantee] = Guarantee("pure", "public", "sequence")
-    neighbours: Neighbours = "replace-one"
-
-
 @pytest.mark.parametrize(("delta", "limit"), [(0.0, None), (0.0, 1), (1e-6, None), (1e-6, 2)])
 def test_counts_of_groups_have_the_noise_of_users_who_move(delta: float, limit: int | None) -> None:
     """Only under replace-one, and with a mechanism that pays for one ranking where two change."""
@@ -181,7 +100,7 @@ def test_counts_of_groups_have_the_noise_of_users_who_move(delta: float, limit: 
         (Joint(1.0, neighbours="replace-one"), NAMES, True),
         (Joint(1.0, neighbours="replace-one"), None, False),
         (Joint(1.0), NAMES, False),
-        (_Own(1.0), NAMES, False),
+        (SaysNothing(1.0, neighbours="replace-one"), NAMES, False),
     ]:
         spec = TopK(3, mechanism, ITEMS, limit, counts, groups=groups)
         noise = noise_of_counts(3, 1.0, delta or None, limit, mechanism.neighbours, 1, moving)
@@ -195,7 +114,7 @@ def test_more_groups_a_user_share_the_budget_and_are_charged() -> None:
     assert cost_of(three.top_k).epsilon == Fraction(3, 4) and cost_of(one.top_k).epsilon == Fraction(3, 4)
     swapped = [
         Question(TopK(2, kind, ITEMS, groups=Groups.of(NAMES, 1)))
-        for kind in (Joint(1.0, neighbours="replace-one"), _Own(1.0))
+        for kind in (Joint(1.0, neighbours="replace-one"), SaysNothing(1.0, neighbours="replace-one"))
     ]
     assert [its.top_k.rankings_of_a_user() for its in swapped] == [1, 2], "who proves nothing pays for both"
     assert swapped[1].top_k.mechanism.epsilon == 0.5

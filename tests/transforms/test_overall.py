@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -22,11 +21,11 @@ from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.rank import Rankings
 from private_topk.transforms.columnar import make_block
-from private_topk.transforms.mechanisms import Guarantee, LimitDomain, RestrictedLaplace
-from private_topk.transforms.mechanisms.mechanism import Neighbours
+from private_topk.transforms.mechanisms import LimitDomain, RestrictedLaplace
 from private_topk.transforms.spec import TopK
 from tests.laws import max_log_ratio
 from tests.refusals import refused
+from tests.transforms.mechanisms.own import SaysNothing
 from tests.transforms.mechanisms.stated import contract_of
 
 ITEMS, LANDS = ["a", "b", "c", "d"], ["fr", "de"]
@@ -189,14 +188,6 @@ def test_the_rankings_of_groups_and_of_all_rows_stay_within_epsilon(relation: An
     assert 0.5 < worst <= 1 + 1e-9
 
 
-@dataclass(frozen=True)
-class _Unproven(Joint):
-    """A mechanism of one's own that says nothing of users who leave one group and enter another."""
-
-    guarantee: ClassVar[Guarantee] = Guarantee("pure", "public", "sequence")
-    neighbours: Neighbours = "replace-one"
-
-
 @pytest.mark.parametrize(
     ("per_user", "mechanism", "paid", "entered"),
     [
@@ -204,7 +195,7 @@ class _Unproven(Joint):
         (2, Joint(0.75), 3, 3),
         (9, Joint(0.75), 3, 3),
         (1, Joint(0.75, neighbours="replace-one"), 2, 2),
-        (1, _Unproven(0.75), 3, 2),
+        (1, SaysNothing(0.75, neighbours="replace-one"), 3, 2),
     ],
 )
 def test_it_is_one_ranking_more_that_shares_the_budget(per_user: int, mechanism: Any, paid: int, entered: int) -> None:  # noqa: ANN401

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 
 from private_topk.transforms import user_shards as user_shards_module
 from private_topk.transforms.columnar import make_table
-from private_topk.transforms.combine import Combiner, PartialCounts
 from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Joint, LimitDomain, WeightedOrder
@@ -86,12 +84,6 @@ def test_cores_are_of_one_window_and_rows_held_together_are_bounded() -> None:
     assert plan(SPECS["public"], Execution(8, (3, 5)), *BATCH).readers == (3, 5)
 
 
-@pytest.mark.parametrize("shards", [0, 3, 1 << 17, True, "4"])
-def test_user_shards_are_a_power_of_two(shards: Any) -> None:  # noqa: ANN401
-    with pytest.raises(ValueError, match="shards must be a power of two from 1 to 65536"):
-        Execution(shards)
-
-
 def some_items(size: int, state: np.random.RandomState, rows: int) -> np.ndarray | pa.Array:
     if size > 1000:  # of both sides of an edge between item shards
         return (state.randint(0, 3, rows) * (1 << 20) + state.randint(0, 7, rows)).astype(np.uint32)
@@ -153,19 +145,6 @@ def test_counts_are_those_of_every_window_by_itself(
             found[window, row["item"]] = row["count"]
     assert layout.window_groups <= 64
     assert found == expected and len(expected) >= 20
-
-
-def test_the_heads_of_every_window_are_its_largest() -> None:
-    layout = Partitioning(0, 5)
-    counter, held = shard_of(layout, KEY), defaultdict(list)
-    for table in some_pairs(layout, 1, 3000):
-        for key, counted in counter.counts([table]):
-            held[key].append(PartialCounts(counted))
-    for key, parts in held.items():
-        whole, head = (Combiner(layout, keep).totals(key, parts)[0].to_pylist() for keep in (None, 2))
-        for window in {row["window"] for row in whole}:
-            order = sorted((-row["count"], row["item"]) for row in whole if row["window"] == window)[:2]
-            assert [(-row["count"], row["item"]) for row in head if row["window"] == window] == order
 
 
 @pytest.mark.parametrize(

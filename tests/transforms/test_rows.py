@@ -14,14 +14,13 @@ from private_topk.transforms import rows as rows_module
 from private_topk.transforms.columnar import make_block
 from private_topk.transforms.combine import CountedCoder, PartialCounts
 from private_topk.transforms.completeness import Receipt, receipt_in, share_in, with_receipt
-from private_topk.transforms.counters import exact_counters
 from private_topk.transforms.domain import Domain, PublicDomain
 from private_topk.transforms.mechanisms import LimitDomain
 from private_topk.transforms.plan import Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import BlockCoder, MakeBlocks, UserRows, _ShardDoFn
 from private_topk.transforms.spec import TopK
-from tests.transforms.pipelines import create, direct, outcome
+from tests.transforms.pipelines import create, outcome
 
 KEY = ReleaseKey.held(b"a key of the tests, no secret")
 KNOWN = PublicDomain.of([f"item {n}" for n in range(50)])
@@ -60,15 +59,6 @@ def test_pairs_gather_by_window_in_blocks_of_limited_size(monkeypatch: pytest.Mo
     for start, third in [(0, False), (10, True)]:
         users = [user for at, block in found for user in block if at == start * 10**6]
         assert sorted(map(int, users)) == [n for n in range(1200) if (n % 3 == 0) == third]
-
-
-def test_pairs_with_a_null_are_dropped_and_counted() -> None:
-    pipeline = direct()
-    with exact_counters():
-        _ = pipeline | create([("a", "x"), (None, "x"), ("a", None), (5, 7)]) | MakeBlocks()
-    result = pipeline.run()
-    [counter] = result.metrics().query()["counters"]
-    assert counter.key.metric.name == "operator_only_dropped_rows_null" and counter.committed == 2
 
 
 def blocks(users: int = 500, rows: int = ROWS) -> list[pa.RecordBatch]:

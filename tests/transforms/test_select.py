@@ -194,14 +194,6 @@ def test_a_second_pane_is_refused_at_run_time(first: bool, timing: int, fires: b
                 next(found)
 
 
-def test_shards_may_come_in_any_order() -> None:
-    counts = {"a": 30, "b": 40, "c": 50}
-    tables = [make_table(item=pa.array([label], pa.large_string()), count=[count]) for label, count in counts.items()]
-    counted, draw = drawn_from(RELEASE, tables), stage(HIDDEN, RELEASE)
-    answers = [next(draw.process((0, counted[::step]), GlobalWindow(), PANE)) for step in (1, -1)]
-    assert answers[0] == answers[1] and answers[0].window == WindowBounds()
-
-
 HOURS = Period(
     datetime(2026, 1, 5, tzinfo=UTC),
     datetime(2026, 1, 5, 10, tzinfo=UTC) + timedelta(days=5),
@@ -254,17 +246,3 @@ def test_counts_lost_between_two_readings_fail_the_job(monkeypatch: pytest.Monke
     assert len(list(draw.process((0, counted), GlobalWindow(), PANE))) == 3
     with pytest.raises(WorkerRefusal, match="lost or doubled"):
         list(draw.process((0, _ReadOnce(counted)), GlobalWindow(), PANE))
-
-
-def test_parameters_are_all_that_the_answer_depends_on() -> None:
-    assert SELECTION.parameters() == {
-        "mechanism": "joint",
-        "epsilon": 1.0,
-        "skew": "1/2",
-        "noise": "gumbel",
-        "neighbours": "add-remove",
-        "k": 2,
-        "max_items_per_user": 5,
-        "publish_counts": None,
-        "domain": SELECTION.domain.describe(),
-    }

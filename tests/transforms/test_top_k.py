@@ -13,9 +13,7 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
-import pandas as pd
 import polars as pl
-import pyarrow as pa
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
@@ -56,7 +54,6 @@ from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import WindowBounds, microseconds
-from tests.nightly import nightly
 from tests.transforms.pipelines import Pairs, create, describe, outcome, set_counts
 
 ITEMS = [f"item {n}" for n in range(200)]
@@ -107,24 +104,8 @@ def test_a_mechanism_is_an_object_or_a_name() -> None:
             PrivateTopK(**{"k": 10, "mechanism": JOINT, "domain": ITEMS, **more})
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        pl.Series(ITEMS),
-        nightly(pl.DataFrame({"track": ITEMS})),
-        nightly(pd.Series(ITEMS)),
-        pd.DataFrame({"x": ITEMS}),
-        pa.table({"x": ITEMS}),
-        nightly(pa.array(ITEMS)),
-        "items.txt",
-        nightly(Path("items.csv")),
-        Path("items.parquet"),
-    ],
-    ids=lambda it: str(it) if isinstance(it, str | Path) else f"{type(it).__module__}.{type(it).__name__}",
-)
-def test_a_domain_is_a_column_a_frame_of_one_or_a_path(
-    given: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("given", ["items.txt", Path("items.parquet")])
+def test_a_domain_may_be_the_path_of_a_file(given: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("items.txt").write_text("\n".join(ITEMS))
     tracks = pl.DataFrame({"id": range(len(ITEMS)), "track": ITEMS})
@@ -212,31 +193,6 @@ class TestOneDraw:
         assert first == rankings([(str(u), i) for u, i in pairs], shards=1024)
         assert first == rankings(pairs, "--direct_num_workers=2", "--direct_running_mode=multi_threading", shards=64)
 
-    @pytest.mark.long
-    def test_every_input_of_the_draw_changes_the_answer(self) -> None:
-        """Over 200 equal counts any two independent draws of 10 agree with probability below 1e-22."""
-        pairs = flat_pairs()
-        others = [
-            {},
-            {"pairs": [*pairs, (99, ITEMS[0])]},
-            {"release": Release(RELEASE.key, "test 2")},
-            {"release": Release(ReleaseKey.fresh(), "test 1")},
-            {"mechanism": Joint(epsilon=1.0000001)},
-            {"mechanism": Joint(epsilon=1.0, skew=0.6)},
-            {"mechanism": Joint(epsilon=1.0, neighbours="replace-one")},
-            {"max_items_per_user": 200},
-            {"domain": ITEMS[::-1]},
-            {"domain": [*ITEMS, "one more"]},
-        ]
-        answers = [tuple(rankings(**{"pairs": pairs, **other})[0][1]) for other in others]
-        assert len(set(answers)) == len(others)
-        assert tuple(rankings(pairs, k=9)[0][1]) != answers[0][:9]
-
-    def test_windows_have_independent_draws(self) -> None:
-        period = Period(START, START + timedelta(days=4), timedelta(days=1))
-        answers = [tuple(items) for _, items, *_ in rankings([], period=period)]
-        assert len(set(answers)) == 4
-
     def test_without_a_release_every_run_is_a_new_one(self) -> None:
         pairs = flat_pairs()
         assert rankings(pairs, release=None) != rankings(pairs, release=None)
@@ -263,13 +219,6 @@ class TestDeclaredPeriod:
         for bounds in period.windows():
             inside = {str(t) for t in times if microseconds(bounds.start) <= t < microseconds(bounds.end)}
             assert 3 <= len(inside) <= 4 and inside <= found[bounds.label()]
-
-    def test_the_last_window_ends_with_the_period(self) -> None:
-        period = Period(START, START + timedelta(hours=30), timedelta(days=1))
-        assert [label for label, *_ in rankings([], period=period)] == [
-            "20260101T000000Z--20260102T000000Z",
-            "20260102T000000Z--20260102T060000Z",
-        ]
 
 
 def _at(pair: tuple[Any, Any], micros: int) -> TimestampedValue:
@@ -388,8 +337,6 @@ class TestArguments:
         ("change", "error", "message"),
         [
             ({"amounts": 60}, TypeError, r"amounts must be Amounts such as Amounts\(max_value=60\), got int"),
-            ({"k": 0}, ValueError, "k must be at least 1, got 0"),
-            ({"k": 201}, ValueError, "k must be at most the number of items, got k = 201 and 200 items"),
             ({"k": 1.5}, TypeError, "k must be an integer"),
             (
                 {"mechanism": 1.0},
@@ -413,7 +360,6 @@ class TestArguments:
             ({"domain": {"a": 1}}, ValueError, r"domain must be a list of items or UnknownDomain\(\), got int"),
             ({"publish_counts": "0.5"}, ValueError, "publish_counts must be drawn, an epsilon such as 0.5"),
             ({"publish_counts": True}, ValueError, "publish_counts must be drawn, an epsilon such as 0.5"),
-            ({"publish_counts": -1}, ValueError, "publish_counts must be a positive finite number, got -1"),
             ({"release": "weekly"}, ValueError, r"release must be a Release, got str: an id repeats a release only"),
             ({"period": "2026-01-05"}, ValueError, r"period must be a Period, got str: write Period.of\('2026-01-05'"),
             ({"reveal_active_windows": "no"}, ValueError, "reveal_active_windows must be True or False, got str"),
@@ -423,11 +369,6 @@ class TestArguments:
             ({"domain": {"FR": "menu.txt"}}, ValueError, "got str: the whole domain .* may be the path of a file"),
             ({"domain": Path("none.txt")}, ValueError, "domain none.txt does not exist: give a file with one public"),
             ({"exact_counters": 1}, ValueError, "exact_counters must be True or False, got int"),
-            ({"domain": ["a", "a"]}, ValueError, "every value once"),
-            ({"domain": UnknownDomain()}, ValueError, "give the public list of items, or use an unknown-domain mech"),
-            ({"max_items_per_user": 0}, ValueError, "max_items_per_user must be a whole number of at least 1, got 0"),
-            ({"max_items_per_user": 1.5}, ValueError, "whole number of at least 1, got 1.5"),
-            ({"max_items_per_user": True}, ValueError, "whole number of at least 1, got True"),
             ({"shards": 3}, ValueError, "shards must be a power of two from 1 to 65536, got 3"),
             ({"shards": 2**17}, ValueError, "power of two"),
             ({"shards": True}, ValueError, "power of two"),
@@ -442,30 +383,6 @@ class TestArguments:
     def test_k_may_equal_the_size_of_the_domain_even_of_one_item(self) -> None:
         assert rankings([("u", 5)], domain=[5], k=1) == [["all", ["5"], 1, "sequence"]]
         assert sorted(rankings([], domain=["a", "b", "c"], k=3)[0][1]) == ["a", "b", "c"]
-
-
-def test_a_range_ranks_as_the_list_of_its_integers_does() -> None:
-    """The same counts by code, so the same law; other draws, since the domain is part of the seed."""
-    pairs = [(user, 1_000 + 7 * item % 20) for item in range(20) for user in range(3 * item)]
-    certain = {"mechanism": Joint(epsilon=10_000.0), "k": 7}
-    found = rankings(pairs, domain=RangeDomain(1_000, 1_020), **certain)
-    assert found == rankings(pairs, domain=range(1_000, 1_020), **certain)
-    period = Period(START, START + timedelta(days=2), timedelta(days=1))
-    large = rankings([*pairs, (1, "1e3"), (2, "01001")], domain=RangeDomain(0, 1 << 40), period=period, **certain)
-    # Of the second day, which has no rows, all items are as good as one another.
-    assert len(large) == 2 and all(int(item) < 1 << 40 for _, items, *_ in large for item in items)
-    assert len({len(items) for _, items, *_ in large}) == 1
-
-
-@pytest.mark.parametrize("limit", [None, 2])
-def test_items_of_a_large_range_are_ranked_over_many_shards(limit: int | None) -> None:
-    """Items in 64 shards, most of which nobody holds anything in; a bound of 2 on users who hold more."""
-    items = [n * ((1 << 32) // 50) for n in range(50)]
-    pairs = [(user, items[n]) for n in range(50) for user in range(10 * n)]
-    found = rankings(pairs, domain=RangeDomain(0, 1 << 32), mechanism=Joint(epsilon=10_000.0), max_items_per_user=limit)
-    if limit is None:
-        assert found[0][1] == [str(item) for item in items[:-11:-1]]
-    assert len(set(found[0][1])) == 10
 
 
 @pytest.mark.parametrize(

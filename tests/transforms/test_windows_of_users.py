@@ -43,7 +43,7 @@ from private_topk.transforms.rows import _ShardDoFn
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.user_shards import UserShard, WindowsOfUsers
 from tests.examples import examples
-from tests.transforms.pipelines import added_up, create, outcome
+from tests.transforms.pipelines import added_up, create
 from tests.transforms.reference import reference
 
 ITEMS, NAMES = ["a", "b", "c"], ["north", "south"]
@@ -277,33 +277,6 @@ def test_windows_and_groups_share_together() -> None:
         spec = bounded(relation, most, 5, groups)
         assert spec.windows_of_a_user == reach, (relation, most)
         assert spec.privacy.windows == reach * each and spec.top_k.rankings_of_a_user() == each
-
-
-def plays() -> list[tuple[str, str, int]]:
-    draw = random.Random(2)
-    return [(f"u{draw.randrange(60)}", draw.choice(ITEMS), draw.randrange(5 * DAY)) for _ in range(600)]
-
-
-def ranked(rows: list[tuple[str, str, int]], period: Period, shards: int = 4, most: int | None = 2) -> list[Any]:
-    rank = PrivateTopK(
-        3, Laplace(1e6), ITEMS, publish_counts=1e6, period=period, shards=shards, max_windows_per_user=most
-    )
-    stamped = [TimestampedValue(row[:2], row[2]) for row in rows]
-    return outcome(
-        lambda p: p | create(stamped) | rank | beam.Map(lambda r: sorted(zip(r.items, r.noisy_counts, strict=True)))
-    )
-
-
-def test_rankings_count_as_many_users_as_the_bound_lets_through() -> None:
-    """As many windows of every user as there are, up to the bound, by plain counting; the rest by order and shards."""
-    rows = plays()
-    active = defaultdict(set)
-    for user, _, time in rows:
-        active[user].add(time // DAY)
-    one_item = [(user, "a", time) for user, _, time in rows]
-    counted_ones = sum(dict(found)["a"] for _, found in ranked(one_item, DAYS))
-    assert counted_ones == sum(min(len(windows), 2) for windows in active.values())
-    assert sum(dict(found)["a"] for _, found in ranked(one_item, DAYS, most=None)) == sum(map(len, active.values()))
 
 
 @pytest.mark.parametrize(

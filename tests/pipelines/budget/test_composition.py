@@ -27,6 +27,7 @@ from private_topk.transforms.mechanisms.exact.accounting import (
 )
 from private_topk.transforms.mechanisms.exact.reals import precision
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
+from tests.transforms.mechanisms.laws import delta_of
 
 JOINT = MECHANISMS["joint"]
 MICRO = Fraction(1, 10**6)
@@ -94,7 +95,7 @@ def test_shares_fill_the_budget_and_never_overspend(price: Price, windows: int) 
         "bounded-range": lambda s: value(bounded_range_epsilon(windows, Fraction(s), MICRO)) <= 1,
         "zcdp": lambda s: windows * price(Fraction(s), MICRO).rho <= rho_within(Fraction(1), MICRO),
         "gaussian": lambda s: (
-            normal_delta(1, math.sqrt(2 * windows * price(Fraction(s), MICRO).rho)) <= 1e-6 * (1 + 1e-9)
+            delta_of(1, 1, math.sqrt(2 * windows * price(Fraction(s), MICRO).rho)) <= 1e-6 * (1 + 1e-9)
         ),
     }
     assert {"basic", "optimal"} <= set(found) and ("gaussian" in found) == (price is normal)
@@ -102,11 +103,6 @@ def test_shares_fill_the_budget_and_never_overspend(price: Price, windows: int) 
         more = Fraction(1, 2 ** (20 if name == "gaussian" else 50))
         assert limits[name](share.epsilon) and not limits[name](share.epsilon * (1 + more)), name
     assert price is not normal or 1.05 < found["gaussian"].epsilon / found["zcdp"].epsilon < 1.1
-
-
-def normal_delta(epsilon: float, mu: float) -> float:
-    """The hockey-stick divergence of N(mu, 1) from N(0, 1), of any sign of epsilon."""
-    return stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
 
 
 def test_gaussians_chosen_by_earlier_ones_are_one_gaussian() -> None:
@@ -118,11 +114,11 @@ def test_gaussians_chosen_by_earlier_ones_are_one_gaussian() -> None:
 
         def told(x: float, epsilon: float = epsilon, mu: float = mu) -> float:
             """At x the first tells mu x - mu**2 / 2 of epsilon; the second must not tell more than what is left."""
-            return stats.norm.pdf(x, mu) * normal_delta(epsilon - (mu * x - mu**2 / 2), mu)
+            return stats.norm.pdf(x, mu) * delta_of(1, epsilon - (mu * x - mu**2 / 2), mu)
 
         stated = value(gaussian_delta(Fraction(epsilon), Fraction(1), 4 * Fraction(rho)))
         assert integrate.quad(told, -12, 12, epsabs=1e-13)[0] == pytest.approx(stated, rel=1e-6)
-        assert stated > 1.5 * normal_delta(epsilon, mu)
+        assert stated > 1.5 * delta_of(1, epsilon, mu)
         assert float(gaussian_epsilon(2 * Fraction(rho), Fraction(stated))) == pytest.approx(epsilon, rel=1e-6)
 
 
@@ -136,7 +132,7 @@ def test_the_gaussian_share_covers_mechanism_and_counts_if_both_are_gaussian() -
 
     for name in ("gaussian", "weighted-gaussian", "weighted-order"):
         cost = shared(name)["gaussian"].cost
-        assert 12 * cost.zcdp_delta + normal_delta(1, math.sqrt(24 * cost.rho)) <= 1e-6 * (1 + 1e-9)
+        assert 12 * cost.zcdp_delta + delta_of(1, 1, math.sqrt(24 * cost.rho)) <= 1e-6 * (1 + 1e-9)
     assert "gaussian" in shared("gaussian", CountBudget(1, 1e-6))
     assert "gaussian" not in {*shared("gaussian", CountBudget(1)), *shared("restricted-normal")}
 
@@ -219,7 +215,7 @@ def test_a_user_in_all_windows_is_promised_what_composes(windows: int) -> None:
     assert hockey_stick(*laws, float(epsilon)) <= float(delta) + 1e-15
     assert epsilon <= windows * cost.epsilon and (epsilon < windows * cost.epsilon) == (windows == 200)
     normal = over_windows(26 * Cost(Fraction(1), MICRO, Fraction(1, 50), gdp=True), MICRO)
-    assert normal[1] == MICRO == pytest.approx(normal_delta(float(normal[0]), math.sqrt(52 / 50)), rel=1e-9)
+    assert normal[1] == MICRO == pytest.approx(delta_of(1, float(normal[0]), math.sqrt(52 / 50)), rel=1e-9)
     gaussian = Cost(Fraction(1), MICRO, Fraction(1, 50))
     assert over_windows(26 * gaussian, 2 * MICRO) == (epsilon_within(Fraction(26, 50), 2 * MICRO), 2 * MICRO)
 

@@ -12,20 +12,16 @@ import pytest
 from private_topk.pipelines.budget.accounting import Budget
 from private_topk.pipelines.budget.composition import Total, rho_within
 from private_topk.transforms.mechanisms.cost import Cost
+from tests.transforms.mechanisms.laws import delta_of
 
 NORMAL = NormalDist()
-
-
-def gaussian_delta(epsilon: float, mu: float) -> float:
-    """The delta of Gaussian noise whose loss is normal of mean mu**2/2 and deviation mu (Balle & Wang 2018)."""
-    return NORMAL.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * NORMAL.cdf(-mu / 2 - epsilon / mu)
 
 
 def gaussian_at(epsilon: float, delta: float) -> float:
     low, high = 1e-3, 10.0
     for _ in range(100):
         middle = (low + high) / 2
-        low, high = (middle, high) if gaussian_delta(epsilon, middle) <= delta else (low, middle)
+        low, high = (middle, high) if delta_of(1, epsilon, middle) <= delta else (low, middle)
     return low
 
 

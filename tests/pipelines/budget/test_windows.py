@@ -17,8 +17,6 @@ from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.windows import CalendarWindows, Period, microseconds
 from tests.pipelines.budget.support import DAY, START, some_period
 
-ONE_DAY = Period(START, START + DAY)
-
 
 def pairs(one: Windows, other: Windows) -> list[int]:
     """How many windows of the one overlap each of the other's: by looking at every pair."""

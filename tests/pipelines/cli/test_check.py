@@ -99,13 +99,6 @@ def test_a_dry_run_does_not_depend_on_the_rows(folder: Path) -> None:
         assert len(said) == 1
 
 
-def test_a_dry_run_refuses_what_a_run_refuses(folder: Path) -> None:
-    assert "matches no file" in checked(rows="none.parquet").err
-    assert "'who' is no column of rows.parquet" in checked("--user-column", "who").err
-    write(folder / "out.csv", "in the way")
-    assert "exists and is kept" in checked().err and checked().status == 2
-
-
 def test_the_longest_path_that_is_accepted_can_be_written(folder: Path) -> None:
     """With a name as long, in folders that are made for it."""
 
@@ -251,14 +244,6 @@ class TestTheOperatorsLook:
         told = checked("--show-dropped-rows", "--exact-counters").err
         for line in ("in the input: 603", "null: 1", "unreadable: 0", "outside the period: 1", "not in domain: 1"):
             assert line in told
-
-    def test_a_dry_run_counts_dropped_rows_as_a_run_does(self, folder: Path) -> None:
-        odd = [{"user": None, "item": "Tea", "time": 0}, {"user": "a", "item": "gin", "time": int(START.timestamp())}]
-        write(folder / "rows.parquet", [*rows_of(), *odd * 3])
-        words = ["run", "--input", "rows.parquet", *ASKED, "--show-dropped-rows", "--exact-counters", "--quiet"]
-        assert "not in domain 3, null 3" in command(*words).err
-        told = command(*words, "--dry-run", "--overwrite").err
-        assert "null: 3" in told and "not in domain: 3" in told
 
     def test_a_dry_run_counts_dropped_groups_and_amounts_as_a_run_does(self, folder: Path) -> None:
         """A row is dropped once, for the first reason: with no amount above zero, in no group, outside the domain."""

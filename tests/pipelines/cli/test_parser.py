@@ -9,22 +9,6 @@ from tests.pipelines.support import command
 
 
 @pytest.mark.parametrize(
-    ("word", "near"),
-    [
-        ("--user-col", "--user-column"),
-        ("--epsilonn=1", "--epsilon"),
-        ("--user_column", "--user-column"),
-        ("--mechansim", "--mechanism"),
-        ("--publish-count", "--publish-counts"),
-        ("--direct_num_worker", "--direct_num_workers"),
-    ],
-)
-def test_the_near_name_is_suggested(word: str, near: str) -> None:
-    done = command("run", word)
-    assert done.status == 2 and done.err.rstrip().endswith(f"did you mean {near}?"), done.err
-
-
-@pytest.mark.parametrize(
     ("name", "word", "near"),
     [
         ("report", "--relase.key", "release_key"),

@@ -122,25 +122,6 @@ def test_each_period_equals_that_window_of_one_batch_run(folder: Path) -> None:
         assert window["start"][:10] == name.removeprefix("weekly-").removesuffix(".csv")
 
 
-@pytest.mark.long
-def test_corrected_input_takes_a_new_id_and_costs(folder: Path, capsys: pytest.CaptureFixture) -> None:
-    assert report(folder, "--window-end", "2026-01-12") == 0
-    with open(folder / "rows.csv", "a") as sink:
-        sink.write("late,item 1,2026-01-06\n")
-    (folder / "out" / "weekly-2026-01-05.csv").unlink()
-    (folder / "out" / "weekly-2026-01-05.manifest.json").unlink()
-    assert report(folder, "--window-end", "2026-01-12") == 2
-    assert "for other input" in capsys.readouterr().err
-    assert report(folder, "--window-end", "2026-01-12", "--correction", "1") == 0
-    manifest = json.loads((folder / "out" / "weekly-2026-01-05.correction-1.manifest.json").read_text())
-    assert manifest["report"].endswith("/correction-1")
-    assert [each["report"] for each in manifest["corrects"]] == [manifest["report"].removesuffix("/correction-1")], (
-        "which the ledger knows"
-    )
-    assert report(folder, "--window-end", "2026-01-12", "--correction", "2") == 2
-    assert "does not suffice" in capsys.readouterr().err
-
-
 def test_noise_is_forecast_once_a_call_and_only_for_rows_that_are_there(
     folder: Path, capsys: pytest.CaptureFixture
 ) -> None:

@@ -25,7 +25,6 @@ from tests.pipelines.sources.contract import FormatContract
 from tests.pipelines.support import Rows, avro_schema, command, read, to_avro, write
 from tests.refusals import refused
 
-TIMED = Columns(time="time")
 ROWS = [{"user": f"u{n}" * (n % 5), "item": None if n % 11 == 0 else f"item {n % 50}"} for n in range(3000)]
 PLAIN = to_avro(ROWS[:300])
 
@@ -63,25 +62,6 @@ def test_one_block_larger_than_what_is_read_at_once(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.avro", to_avro(rows, codec="null", sync_interval=1 << 30))
     assert path.stat().st_size > 5 << 20
     assert read(path, size=1 << 20).rows == [(row["user"], row["item"]) for row in rows]
-
-
-def logical(kind: str, base: str = "long") -> dict[str, str]:
-    return {"type": base, "logicalType": kind}
-
-
-@pytest.mark.parametrize(
-    ("schema", "columns", "message"),
-    [
-        (avro_schema(user="string"), Columns(), ": it has user: give item_column"),
-        (avro_schema(user="double", item="string"), Columns(), "column 'user' cannot be used: .*, got double: cast it"),
-        (avro_schema(user=logical("date", "int"), item="string"), Columns(), "got date"),
-        (avro_schema(user="string", item="string", time="boolean"), TIMED, "got boolean"),
-        (avro_schema(user="string", item="string", time=logical("time-millis", "int")), TIMED, "got time-millis"),
-    ],
-)
-def test_columns_are_checked_beforehand(tmp_path: Path, schema: dict, columns: Columns, message: str) -> None:
-    with pytest.raises(InvalidArgument, match=rf"rows\.avro.*{message}"):
-        read(write(tmp_path / "rows.avro", to_avro([], schema)), columns)
 
 
 @pytest.mark.parametrize(
@@ -365,18 +345,3 @@ def test_every_cut_of_a_file_is_refused_or_gives_the_rows_of_its_whole_blocks(tm
             else:
                 with pytest.raises(InvalidArgument, match="truncated|not an Avro file"):
                     read(path, size=size)
-
-
-@pytest.mark.parametrize("more", [[], [{"name": "more", "type": {"type": "map", "values": "long"}}]])
-@pytest.mark.parametrize("mixed", [False, True])
-def test_a_name_in_place_of_a_time_or_an_amount_costs_its_own_row(tmp_path: Path, more: list, mixed: bool) -> None:
-    """Of an enum, by both decoders, alone or in a union."""
-    names = [{"type": "enum", "name": name, "symbols": ["never"]} for name in ("T", "V")]
-    kinds = [["null", "long", each] if mixed else ["null", each] for each in names]
-    for role, columns in (("time", Columns(time="at", time_unit="s")), ("value", Columns(value="at"))):
-        fields = [*TEXTS["fields"], {"name": "at", "type": kinds[role == "value"]}, *more]
-        rows = [{"user": "u", "item": "tea", "at": "never", "more": {}}, {"user": "v", "item": "tea", "more": {}}]
-        rows += [{"user": "w", "item": "tea", "at": 5, "more": {}}] if mixed else []
-        path = write(tmp_path / "rows.avro", to_avro(rows, {**TEXTS, "fields": fields}))
-        kept = [("w", "tea", 5_000_000 if role == "time" else 5.0)] if mixed else []
-        assert read(path, columns) == (kept, 2)

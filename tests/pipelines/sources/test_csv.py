@@ -14,12 +14,10 @@ from encodings.aliases import aliases
 from functools import cache
 from itertools import product
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
 from private_topk.pipelines.sources import Columns
-from private_topk.pipelines.sources import text as text_source
 from private_topk.pipelines.sources.csv import Header, rows_of
 from private_topk.pipelines.texts import delimiter, encoding
 from private_topk.transforms.errors import InvalidArgument
@@ -84,19 +82,6 @@ def test_rows_of_several_dialects_are_read(tmp_path: Path, text: str, rows: list
 
 
 @pytest.mark.parametrize("quoted_line_ends", [False, True])
-def test_agrees_with_the_standard_library_on_random_files(tmp_path: Path, quoted_line_ends: bool) -> None:
-    draw = random.Random(1)
-    letters = 'ab,"\n é🎵' if quoted_line_ends else 'ab," é🎵'
-    for quoting in (csv.QUOTE_ALL, csv.QUOTE_MINIMAL):
-        rows = [tuple("".join(draw.choices(letters, k=draw.randrange(1, 9))) for _ in range(2)) for _ in range(2000)]
-        sink = io.StringIO()
-        writer = csv.writer(sink, quoting=quoting)
-        writer.writerows([("user", "item"), *rows])
-        path = write(tmp_path / "rows.csv", sink.getvalue())
-        assert read(path, Columns(quoted_line_ends=quoted_line_ends)).rows == rows
-
-
-@pytest.mark.parametrize("quoted_line_ends", [False, True])
 def test_a_file_of_several_blocks(tmp_path: Path, quoted_line_ends: bool) -> None:
     between = "\n" if quoted_line_ends else " "
     rows = [(f"user {n}", f"an item{between}{n % 1000}" * 5) for n in range(100_000)]
@@ -127,13 +112,6 @@ def test_a_header_alone_is_a_file_without_rows_with_a_line_end_or_without(tmp_pa
         asked = ["--input", path, "--domain", items, "--mechanism=joint", "--k=1", "--epsilon=1", "--quiet"]
         done = command("run", *asked, "--csv-quoted-newlines", f"--output={tmp_path}/{number}.csv")
         assert done.status == 0, done.err
-
-
-def test_numbers_count_as_times_in_the_given_unit(tmp_path: Path) -> None:
-    path = write(tmp_path / "rows.csv", "user,item,time\na,x,1700000000\nb,y,1700000001.5\nc,z,never\n")
-    assert read(path, Columns(time="time")) == ([("a", "x", 1700000000 * 10**6), ("b", "y", 17000000015 * 10**5)], 1)
-    path = write(tmp_path / "rows.csv", "user,item,time\na,x,1700000000123\n")
-    assert read(path, Columns(time="time", time_unit="ms")).rows == [("a", "x", 1700000000123 * 1000)]
 
 
 @pytest.mark.parametrize(
@@ -223,27 +201,17 @@ def test_a_broken_line_of_any_encoding_is_dropped_alone(tmp_path: Path) -> None:
     assert read(write(tmp_path / "rows.csv", b"\xff\xfe"), Columns(encoding="utf-16")) == ([], 0)
 
 
-@pytest.mark.parametrize("name", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
-def test_a_line_ends_where_a_letter_does(tmp_path: Path, name: str) -> None:
-    """And not between two letters whose bytes, side by side, hold those of a line feed; wherever a chunk ends."""
-    items = ["\u0a05\u0100", "\u0100\u0a05", "\u0a00\u0a00", "\u000b\u0a0a", "\u3000\u0a01\u3000"]
-    content = ("user,item\n" + "".join(f"u,{item}\n" for item in items)).encode(name)
-    path = write(tmp_path / "rows.csv", content)
-    for chunk in (1, 2, 3, 5, 7, 1 << 20):
-        with patch.object(text_source, "_BYTES", chunk):
-            assert read(path, Columns(encoding=name)) == ([("u", item) for item in items], 0)
-
-
-@pytest.mark.parametrize("sign", [";", "|", "\t", " ", "\x01", "^", "]", "\\", "-", "."])
+@pytest.mark.parametrize("sign", [",", ";", "|", "\t", " ", "\x01", "^", "]", "\\", "-", "."])
 def test_any_delimiter_separates_values(tmp_path: Path, sign: str) -> None:
     assert delimiter(sign) == sign
     draw = random.Random(2)
-    rows = [tuple("".join(draw.choices(f'ab,"é{sign}', k=draw.randrange(1, 9))) for _ in range(3)) for _ in range(500)]
-    sink = io.StringIO()
-    csv.writer(sink, delimiter=sign, escapechar=None).writerows([("user", "z", "item"), *rows])
-    path = write(tmp_path / "rows.csv", sink.getvalue())
-    for quoted in (False, True):
-        found = read(path, Columns(delimiter=sign, quoted_line_ends=quoted))
+    for quoted, quoting in product((False, True), (csv.QUOTE_ALL, csv.QUOTE_MINIMAL)):
+        letters = f'ab,"é🎵 {sign}' + "\n" * quoted
+        rows = [tuple("".join(draw.choices(letters, k=draw.randrange(1, 9))) for _ in range(3)) for _ in range(500)]
+        sink = io.StringIO()
+        writer = csv.writer(sink, delimiter=sign, escapechar=None, quoting=quoting)
+        writer.writerows([("user", "z", "item"), *rows])
+        found = read(write(tmp_path / "rows.csv", sink.getvalue()), Columns(delimiter=sign, quoted_line_ends=quoted))
         assert found == ([(user, item) for user, _, item in rows], 0)
     with pytest.raises(InvalidArgument, match="rows.tsv: the first line must name one column 'user'|of .*rows.tsv"):
         read(write(tmp_path / "rows.tsv", "user,item\na,b\n"), Columns(delimiter=","))
@@ -254,11 +222,6 @@ def test_an_invalid_delimiter_is_refused() -> None:
     for text in ("", ";;", "§", '"', "\n", "\r", "\0", r"\x0a", r"\n", "tab"):
         with pytest.raises(ValueError, match="must be one character of ASCII such as ';', or .t for a tab"):
             delimiter(text)
-
-
-def test_gzip_files_one_behind_the_other(tmp_path: Path) -> None:
-    path = write(tmp_path / "rows.csv.gz", gzip.compress(b"user,item\na,x\n") + gzip.compress(b"b,y\n"))
-    assert read(path).rows == [("a", "x"), ("b", "y")]
 
 
 def test_rows_that_cannot_be_read_are_dropped_each_by_itself(tmp_path: Path) -> None:

@@ -73,21 +73,6 @@ def test_a_file_of_several_chunks(tmp_path: Path) -> None:
     assert read(write(tmp_path / "rows.jsonl", text)).rows == rows
 
 
-@pytest.mark.parametrize(
-    ("text", "dropped"),
-    [
-        ("[1, 2]\n", 1),
-        ("user,item\nsecret,b\n", 2),
-        ('{"user": "secret"', 1),
-        ('{"secret": 1, "item": 2}\n', 1),
-        ('{"user": true, "item": 2}\n{"user": 1.5, "item": 2}\n', 2),
-        ('{"user": ["secret"], "item": 2}\n', 1),
-    ],
-)
-def test_files_without_any_row_that_can_be_read_are_files_without_rows(tmp_path: Path, text: str, dropped: int) -> None:
-    assert read(write(tmp_path / "rows.jsonl", text)) == ([], dropped)
-
-
 BROKEN = [
     '{"user": "m", "it',
     "[1]",

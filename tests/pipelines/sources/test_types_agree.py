@@ -6,7 +6,6 @@ polars and pandas, and declared in a pipeline. Where it is read, it is read to t
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Callable
@@ -17,7 +16,6 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 import apache_beam as beam
-import fastavro
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -34,12 +32,11 @@ from private_topk.transforms.elements import ElementSchema
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.types import KINDS, kind_of, kind_of_class
 from private_topk.transforms.windows import Period
-from tests.pipelines.support import avro_schema, command, options, read, to_avro, write
+from tests.pipelines.support import avro_message, avro_schema, command, options, read, to_avro, write
 from tests.refusals import refused
 from tests.transforms.pipelines import outcome
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "formats.md"
-NAMES = pa.schema({"u": pa.string()})
 ONE, TWO = UUID("6b1f7e7c-0d6c-4c5e-9a56-0f0f9f1f2f30"), UUID(int=5)
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
@@ -326,19 +323,10 @@ def test_times_as_warehouses_export_them_are_read_at_every_door(door: str, tmp_p
         elif door == "json message":
             parts = [JsonPayload().rows([json.dumps(row).encode() for row in rows], columns)]
         else:
-            parts = [AvroPayload(json.dumps(schema)).rows([message_of(row, schema) for row in rows], columns)]
+            parts = [AvroPayload(json.dumps(schema)).rows([avro_message(schema, row) for row in rows], columns)]
         found = [time for part in parts for time in block_of(part, columns)[0]["time"].to_pylist()]
     half_past_ten = int(datetime(2026, 1, 5, 10, 30, tzinfo=UTC).timestamp()) * 10**6
     assert found == [half_past_ten + more for more in EXPORTED.values()]
-
-
-def message_of(row: dict[str, Any], schema: Any) -> bytes:  # noqa: ANN401 - a parsed schema
-    sink = io.BytesIO()
-    fastavro.schemaless_writer(sink, schema, row)
-    return sink.getvalue()
-
-
-PLAIN = {"time": [1_767_600_000]}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -34,6 +33,7 @@ from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.windows import Period
 from tests.pipelines.streaming.replay import Topics
 from tests.pipelines.streaming.turns import Reading, in_the_background, short_windows
+from tests.pipelines.support import wait_until
 from tests.refusals import refused
 
 STAMPED = {"message.timestamp.type": "LogAppendTime"}
@@ -176,7 +176,7 @@ def test_a_topic_without_stamps_of_the_broker_is_refused(broker: Topics, behind:
         return source_at(broker, name, clock="event").check(period)
     # Stamped by the broker from now on: what is there already still is not.
     _set(broker, name, "message.timestamp.type", "LogAppendTime")
-    _until(lambda: source.topic.facts("input").stamps == "LogAppendTime")
+    wait_until(lambda: source.topic.facts("input").stamps == "LogAppendTime")
     with pytest.raises(InvalidArgument, match="stamped by who sent them") as refusal:
         source.check(period)
     assert refusal.value.field == "input"
@@ -234,7 +234,7 @@ def test_partitions_that_are_added_fail_the_report_before_a_window_closes_withou
     live.turn()
     admin = AdminClient({"bootstrap.servers": broker.address})
     admin.create_partitions([NewPartitions("grown", 2)])["grown"].result(30)
-    _until(lambda: len(KafkaTopic(broker.address, "grown").partitions("input")) == 2)
+    wait_until(lambda: len(KafkaTopic(broker.address, "grown").partitions("input")) == 2)
     with pytest.raises(InvalidArgument, match="was given more partitions"):
         live.until(lambda: live.over)
     assert live.clock < period.closing[0]
@@ -336,10 +336,3 @@ def _delete(broker: Topics, topic: str, before: int) -> None:
     place = TopicPartition(topic, 0, before)
     admin = AdminClient({"bootstrap.servers": broker.address})
     admin.delete_records([place])[place].result(30)
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from private_topk.transforms.release import Release, ReleaseKey
 from private_topk.transforms.windows import Period
 from tests.pipelines.streaming.replay import Topics, as_json, published
 from tests.pipelines.streaming.turns import Reading, short_windows
-from tests.pipelines.support import Done, command
+from tests.pipelines.support import Done, command, wait_until
 
 DAY = datetime(2026, 1, 5, tzinfo=UTC)
 HORIZON = ("--window", "1d", "--from", "2026-01-05", "--to", "2026-01-09")
@@ -110,9 +110,9 @@ class Log1:
         self.set(cleanup_policy="compact", segment_ms="100", min_cleanable_dirty_ratio="0.001")
         time.sleep(0.3)
         self.send([LATE])  # a segment is closed by the next message, and only then compacted
-        until(lambda: self.count() < before)
+        wait_until(lambda: self.count() < before)
         self.set(cleanup_policy="delete", segment_ms="604800000")
-        until(lambda: KafkaTopic(self.address, self.name).facts("input").cleanup == "delete")
+        wait_until(lambda: KafkaTopic(self.address, self.name).facts("input").cleanup == "delete")
 
     def count(self) -> int:
         consumer = KafkaTopic(self.address, self.name).consumer(**{"auto.offset.reset": "earliest"})
@@ -123,13 +123,6 @@ class Log1:
                 found, ended = (found, True) if message.error() else (found + 1, ended)
         consumer.close()
         return found
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 def test_a_late_message_left_at_the_head_does_not_vouch_for_rows_that_were_deleted_before_it(
@@ -333,7 +326,7 @@ def test_partitions_that_are_added_after_a_kill_are_read(broker: Topics, tmp_pat
     held = log.loses(3)
     admin = AdminClient({"bootstrap.servers": log.address})
     admin.create_partitions([NewPartitions(log.name, 2)])[log.name].result(30)
-    until(lambda: len(KafkaTopic(log.address, log.name).partitions("input")) == 2)
+    wait_until(lambda: len(KafkaTopic(log.address, log.name).partitions("input")) == 2)
     producer = Producer({"bootstrap.servers": log.address})
     producer.produce(log.name, as_json(END), partition=1)
     assert producer.flush(30) == 0

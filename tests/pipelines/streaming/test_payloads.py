@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
-import fastavro
 import pytest
 
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.payloads import AvroPayload, Decoder, JsonPayload, make_payload
 from private_topk.transforms.errors import InvalidArgument
+from tests.pipelines.support import avro_message
 
 COLUMNS = Columns(time="time")
 SCHEMA = {
@@ -34,9 +33,7 @@ def rows(
 
 
 def avro(**row: object) -> bytes:
-    sink = io.BytesIO()
-    fastavro.schemaless_writer(sink, fastavro.parse_schema(SCHEMA), row)
-    return sink.getvalue()
+    return avro_message(SCHEMA, row)
 
 
 GOOD = [
@@ -141,12 +138,9 @@ def test_a_date_beyond_all_calendars_harms_no_other(days: int) -> None:
     """Avro writes every whole number in the same way, so a sender can give a date more bits than its type has."""
     fields = [{"name": "user", "type": "string"}, {"name": "item", "type": "string"}]
     declared = {**SCHEMA, "fields": [*fields, {"name": "time", "type": {"type": "int", "logicalType": "date"}}]}
-    sent = fastavro.parse_schema({**SCHEMA, "fields": [*fields, {"name": "time", "type": "long"}]})
-    messages = []
-    for user, time in (("a", 20_454), ("m", days), ("b", 20_455)):
-        sink = io.BytesIO()
-        fastavro.schemaless_writer(sink, sent, {"user": user, "item": "x", "time": time})
-        messages.append(sink.getvalue())
+    sent = {**SCHEMA, "fields": [*fields, {"name": "time", "type": "long"}]}
+    times = {"a": 20_454, "m": days, "b": 20_455}
+    messages = [avro_message(sent, {"user": user, "item": "x", "time": time}) for user, time in times.items()]
     assert [(row[0], row[2] - DAY) for row in rows(AvroPayload(json.dumps(declared)), messages)] == [
         ("a", 0),
         ("b", 86_400_000_000),

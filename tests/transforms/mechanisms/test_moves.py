@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -32,9 +30,9 @@ from private_topk.transforms.mechanisms import (
 )
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.count_noise import IndependentLaplace, SharedGaussian, Spread
-from private_topk.transforms.mechanisms.mechanism import Guarantee
 from tests.laws import Law, hockey_stick
 from tests.laws.checks import check_pair
+from tests.transforms.mechanisms.own import SaysNothing
 from tests.transforms.mechanisms.pair_laws import SLACK, Kind, pair_of
 from tests.transforms.mechanisms.weighted_laws import law_of, sums
 
@@ -131,20 +129,13 @@ def test_two_draws_of_a_weighted_order_cost_one() -> None:
         assert 2 * once.squared_sensitivity(d) <= swapped.squared_sensitivity(d)
 
 
-@dataclass(frozen=True)
-class _SaysNothing(Peeling):
-    """A mechanism of one's own over a built-in one: what it draws is its own, and so is what it can say of it."""
-
-    guarantee: ClassVar[Guarantee] = Guarantee("pure", "public", "sequence")
-
-
 def test_a_mechanism_without_a_stated_move_pays_for_both_rankings() -> None:
     assert (
-        _SaysNothing(1.0, "replace-one").rankings_moved(3)
+        SaysNothing(1.0, neighbours="replace-one").rankings_moved(3)
         == 6
         == LimitDomain(1.0, 1e-6, neighbours="replace-one").rankings_moved(3)
     )
-    assert _SaysNothing(1.0).rankings_moved(3) == 3 == Peeling(1.0, "replace-one").rankings_moved(3)
+    assert SaysNothing(1.0).rankings_moved(3) == 3 == Peeling(1.0, "replace-one").rankings_moved(3)
 
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)

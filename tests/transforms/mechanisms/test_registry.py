@@ -45,16 +45,6 @@ def test_parameters_come_as_values_or_as_text() -> None:
     assert made == LaplaceLimitDomain(Fraction(1), Fraction(1, 10**6), 3)
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"), [("jiont", "joint"), ("canonicall", "canonical"), ("pnf_peeling", "pnf-peeling")]
-)
-def test_near_names_are_suggested(name: str, meant: str) -> None:
-    refusal = refused(name, epsilon=1)
-    assert refusal.field == "mechanism" and refusal.remedy == f"did you mean {meant}?"
-    assert "must be one of joint, fast-joint," in refusal.rule and f"got {name!r}" in refusal.rule
-    assert refused("quantum").remedy == ""
-
-
 @pytest.mark.parametrize("name", [None, 3, ["joint"], Joint(1.0), Joint])
 def test_a_mechanism_name_that_is_not_text_is_refused(name: object) -> None:
     said = f"mechanism must be a name such as joint, got {type(name).__name__}"

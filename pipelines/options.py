@@ -480,7 +480,7 @@ _PRIVACY = _section(
     ),
     Option(
         "delta",
-        dict.fromkeys(_DRAW, "for (epsilon, delta) mechanisms, such as 1e-6: well below 1 / number of users")
+        dict.fromkeys(_DRAW, "well below 1 / number of users, such as 1e-6, for (epsilon, delta) mechanisms")
         | {_CREATE: "the total (default: 0, so that epsilons only add up)"},
         number,
         "D",
@@ -652,7 +652,7 @@ _BUDGET = _section(
     ),
     Option(
         "dataset",
-        "with {ledger}: the dataset that is charged",
+        "the dataset whose budget in {ledger} is charged",
         str,
         "NAME",
         commands=(*RUN, "preview", *_BUDGETS),

@@ -197,7 +197,7 @@ def _metavar(option: Option) -> str:
 def shown(option: Option, command: str) -> str:
     """The help of an option in a command."""
     text = re.sub(r"\{([a-z_]+)\}", lambda match: flag(match[1]), option.helps(command) or "")
-    return text + " (or several, with commas)" * (command in option.several)
+    return text + "; or several, with commas" * (command in option.several)
 
 
 def _mechanisms(words: Sequence[str]) -> list[str]:

@@ -26,6 +26,7 @@ from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.spec import TopK
 
 _DRAWS, _PLACES = 100, 4
+_ESTIMATES = "--like users=1e5,rank1=4%,rank20=0.5% (preview.like in a report) estimates it"
 
 
 def forewarned(
@@ -67,10 +68,8 @@ def forewarned(
     noisy = [] if top_k.k is None else noise_in(list(by_group), noise)
     not_known = {
         "without a k there is no top k to find": top_k.k is None,
-        f"{mechanism.about.name} publishes no counts; give like, the shape of the counts, to estimate it": not (
-            counts or declared
-        ),
-        "no earlier ranking has noisy counts; give like, as users=1e5,rank1=4%,rank20=0.5%, to estimate it": not looked,
+        f"{mechanism.about.name} publishes no counts; {_ESTIMATES}": not (counts or declared),
+        f"no earlier ranking has noisy counts; {_ESTIMATES}": not looked,
     }
     for why, applies in not_known.items():
         if applies:

@@ -283,8 +283,8 @@ def _check_domain(options: Options) -> None:
     if (listed or unknown) == ("domain_range" in options):
         raise InvalidArgument(
             "",
-            "give {domain} or {found}, public lists of items, {domain_range}, consecutive integers, or "
-            "{unknown_domain}, which may stand beside a list",
+            "say which items can be ranked: {domain} or {found} (public lists), {domain_range} (consecutive integers), "
+            "or {unknown_domain} (any item, also beside a list)",
         )
     if unknown and "domain_group_column" in options:
         raise InvalidArgument("domain_group_column", "does not go with {unknown_domain}", "leave it out")

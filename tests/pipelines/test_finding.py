@@ -177,7 +177,7 @@ def test_invalid_found_lists_are_refused(folder: Path) -> None:
             {"domain": found, "unknown_domain": True, "domain_group_column": "group", **FIND},
             "does not go with --unknown",
         ),
-        ({"found": found, "domain_range": "0:9"}, "give --domain"),
+        ({"found": found, "domain_range": "0:9"}, "say which items can be ranked"),
         ({"found": found, "k": 30}, "--k must be at most the number of items"),
         ({"found": found, "output": "found.csv", "overwrite": True}, "found.csv, which is read"),
         ({"found": found, "domain": found, "domain_group_column": "group"}, "--found does not go with"),

@@ -187,7 +187,8 @@ def test_weights_are_judged_by_a_shape(unit: str) -> None:
     assert forewarned(spec(1), like(1, 500, 300, 5))[0] is (unit == "user")
     assert forewarned(spec(1)) == (
         False,
-        "unknown: weighted-gaussian publishes no counts; give like, the shape of the counts, to estimate it",
+        "unknown: weighted-gaussian publishes no counts; "
+        "--like users=1e5,rank1=4%,rank20=0.5% (preview.like in a report) estimates it",
     )
     with pytest.raises(InvalidArgument, match="like must be a shape"):
         forewarned(spec(1), "sample")
@@ -197,7 +198,8 @@ def test_questions_of_which_nothing_is_known() -> None:
     spec = Question(TopK(3, Joint(epsilon=0.001), ITEMS))
     nothing = (
         False,
-        "unknown: no earlier ranking has noisy counts; give like, as users=1e5,rank1=4%,rank20=0.5%, to estimate it",
+        "unknown: no earlier ranking has noisy counts; "
+        "--like users=1e5,rank1=4%,rank20=0.5% (preview.like in a report) estimates it",
     )
     assert forewarned(spec) == nothing
     assert forewarned(spec, earlier=["nowhere.avro", "no ranking"]) == nothing

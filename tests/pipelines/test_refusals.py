@@ -130,7 +130,7 @@ REFUSED: list[tuple[str, str, str, list[Change]]] = [
     ("run", "--neighbours", "must be one of", [{"neighbours": "nextdoor"}]),
     ("run", "--max-items-per-user", "at least 1", [{"max_items_per_user": 0}]),
     ("run", "--max-items-per-user", "must be given", [{**UNKNOWN, **AUTO, "k": None, "delta": 1e-6}]),
-    ("run", "--domain", "public lists of items", [{"domain": None}, {"domain_range": "0:9"}]),
+    ("run", "--domain", "say which items can be ranked", [{"domain": None}, {"domain_range": "0:9"}]),
     ("run", "--domain", "does not exist", [{"domain": "none.txt"}]),
     ("run", "--domain", "every value once", [{"domain": "double.txt"}]),
     ("run", "--domain", "empty values", [{"domain": "blank.txt"}]),

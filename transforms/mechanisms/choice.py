@@ -99,8 +99,10 @@ def chosen(
     if epsilon is None:
         raise InvalidArgument("epsilon", "must be given")
     if items is None and delta is None:
-        rule = "must be given where the domain is unknown: that an item appears at all tells that somebody holds it"
-        raise InvalidArgument("delta", rule, "take well below 1 / number of users, as 1e-6, or give the public list")
+        rule = "must be given where the domain is unknown, because a published item tells that somebody has it"
+        raise InvalidArgument(
+            "delta", rule, "take well below 1 / number of users, such as 1e-6, or give the public list"
+        )
     if items is not None and k is None:
         raise InvalidArgument("k", "must be given: how many items to publish")
     answers: dict[str, _T] = {}

@@ -16,7 +16,7 @@ Kind = Literal["number", "fraction", "whole", "text", "object"]
 
 _HELP = {
     "epsilon": "the budget of one release: smaller is more private",
-    "delta": "for (epsilon, delta) mechanisms, such as 1e-6: well below 1 / number of users",
+    "delta": "well below 1 / number of users, such as 1e-6, for (epsilon, delta) mechanisms",
     "neighbours": "what is protected: that a user is there at all (add-remove), or what a known user did (replace-one)",
     "max_items_per_user": "how many items of one user count at most",
     "kbar": "unknown domain: how many of the largest items are looked at, at least k",

@@ -330,8 +330,7 @@ def period_of(options: Mapping[str, Any]) -> Period | None:
             raise InvalidArgument(
                 name,
                 "needs {period_from} and {period_to}",
-                "windows that are inferred from the data "
-                "would tell of a user who is alone in one, so the period must be public",
+                "declare the period, because windows taken from the data would reveal when somebody was active",
             )
         return None
     if start is None or end is None:

@@ -67,7 +67,7 @@ def test_a_dry_run_describes_the_run_and_writes_nothing(folder: Path) -> None:
         "ledger   none: nobody adds up what is spent",
         "output   out.csv: can be written",
         "runner   direct: here, ",
-        "recall   unknown: no earlier ranking has noisy counts; give like, ",
+        "recall   unknown: no earlier ranking has noisy counts; --like users=1e5,",
         "ready: nothing was drawn, charged or published",
     ):
         assert line in done.out, done.out

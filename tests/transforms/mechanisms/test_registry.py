@@ -66,8 +66,8 @@ def test_a_missing_parameter_is_named_with_a_remedy() -> None:
     refusal = refused("gaussian", epsilon=1)
     assert refusal.field == "delta" and refusal.rule == "must be given for gaussian"
     assert refused("laplace-limit-domain", epsilon=1).shown() == (
-        "delta must be given for laplace-limit-domain, as max_items_per_user must: for (epsilon, delta) mechanisms, "
-        "such as 1e-6: well below 1 / number of users"
+        "delta must be given for laplace-limit-domain, as max_items_per_user must: well below 1 / number of users, "
+        "such as 1e-6, for (epsilon, delta) mechanisms"
     )
 
 

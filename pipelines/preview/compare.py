@@ -140,11 +140,6 @@ class Preview(_Shown):
         return self.outlooks[0]
 
     @property
-    def best_set(self) -> Outlook | None:
-        """The set of the largest recall, or None."""
-        return next((outlook for outlook in self.outlooks if not outlook.ordered), None)
-
-    @property
     def close_to_noise(self) -> bool:
         """Whether even the best one is expected to miss more than half of the top k."""
         return self.best.recall.value < NOISE

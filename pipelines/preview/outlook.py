@@ -177,7 +177,8 @@ class Draws:
         histogram = Histogram(counts.values * times, counts.sizes)
         self.mechanism, self.k, self._histogram = mechanism, k, histogram
         self._unit = float(top_k.score.unit)
-        self._prepared = mechanism.prepare(Histogram(histogram.values * weight, histogram.sizes))
+        weighed = histogram if weight == 1 else Histogram(histogram.values * weight, histogram.sizes)
+        self._prepared = mechanism.prepare(weighed)
         self._bits, self._top, self._seconds = RandomBits.keyed(_key(mechanism, k)), _Top(histogram, k), 0.0
         self._seen: list[_Seen] = []
 

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import apache_beam as beam
 import pyarrow as pa
@@ -38,9 +39,34 @@ def direct() -> beam.Pipeline:
     return beam.Pipeline(runner=FnApiRunner(), options=BeamOptions([]))
 
 
-def create(elements: Iterable[Any]) -> beam.Create:
-    """The elements as a collection, without the six stages in which Beam spreads them, which cost as much as ours."""
-    return beam.Create(elements, reshuffle=False)
+class _Elements(list):
+    """A list that may be gone once nobody has it."""
+
+
+_GIVEN: WeakValueDictionary[int, _Elements] = WeakValueDictionary()
+
+
+class _Give(beam.DoFn):
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def process(self, _: bytes) -> Iterable[Any]:
+        return list(_GIVEN[self._number])
+
+
+class create(beam.PTransform):  # noqa: N801 - as a function is called
+    """The elements as a collection of a pipeline in this process. Beam's own would pack them into the pipeline, and go
+    through six stages that cost as much as ours.
+    """
+
+    def __init__(self, elements: Iterable[Any]) -> None:
+        super().__init__()
+        self._elements = _Elements(elements)
+        _GIVEN[id(self._elements)] = self._elements
+
+    def expand(self, pbegin: beam.pvalue.PBegin) -> beam.PCollection:
+        kind = beam.Create(self._elements).infer_output_type(None)
+        return pbegin | beam.Impulse() | beam.ParDo(_Give(id(self._elements))).with_output_types(kind)
 
 
 def outcome(build: Build, runner: Any = None, options: Iterable[str] = ()) -> list[list[Any]]:  # noqa: ANN401

@@ -240,16 +240,16 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
     charges = "1 charge" if found["charges"] == 1 else f"{found['charges']} charges"
     charges += f", limited by {found['binds']}" if found["binds"] and budget.total.delta else ""
     several = f", or several of rho {_floored(left['rho'])} in all; delta {_floored(left['delta'])} for single releases"
+    by_rho = [
+        "            by zCDP; a page may state another epsilon, at another delta, or of Gaussian noise: both hold"
+    ]
     lines = [
         f"{budget.dataset}: {in_numbers(found['total'])} for {UNITS[budget.unit]}",
         f"  [{'#' * round(30 * min(used, 1)):<30}] {used:.1%} used by {charges}",
         f"  spent     {in_numbers(found['spent'])}",
+        *(by_rho if found["spent"]["accounting"] == "zcdp" else ()),
         f"  left      one release of epsilon {_floored(left['epsilon'])}{several if budget.rho else ''}",
     ]
-    if found["spent"]["accounting"] == "zcdp":
-        lines.append(
-            "            by zCDP; a page may state another epsilon, at another delta, or of Gaussian noise: both hold"
-        )
     if remaining is not None:
         each = found["left_for_each"]
         rhos = f", or rho {_floored(each['rho'])} by zCDP and delta {_floored(each['delta'])}"

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from apache_beam.options.pipeline_options import FlinkRunnerOptions, PortableOptions
 
+from benchmarks.servers import flink
 from benchmarks.servers.parts import made_once
 from private_topk.pipelines.sample import write_sample
 from private_topk.runners import cache_folder, prepare
@@ -132,16 +133,16 @@ def test_a_cluster_says_what_it_lacks(tmp_path: Path) -> None:
 
 def test_a_cluster_needs_three_ports(tmp_path: Path) -> None:
     """Any of them may be taken, by a connection with nobody who listens as well; nothing is started then."""
-    command = [sys.executable, "-m", "benchmarks.servers.flink", "up", "--folder", str(tmp_path / "flink")]
     for number, listens in ((0, True), (1, False), (2, True)):
         port = free_port(neighbours=2)
         with socket.socket() as there:
             there.bind(("127.0.0.1", port + number))
             if listens:
                 there.listen()
-            done = subprocess.run([*command, "--port", str(port)], capture_output=True, text=True, timeout=120)
-        assert done.returncode == 1 and f"port {port + number} is taken" in done.stderr
-        assert f"{port}, {port + 1}, {port + 2} are needed: give another port" in done.stderr
+            with pytest.raises(SystemExit) as ended:
+                flink.main(["up", "--folder", str(tmp_path / "flink"), "--port", str(port)])
+        assert f"port {port + number} is taken" in str(ended.value.code)
+        assert f"{port}, {port + 1}, {port + 2} are needed: give another port" in str(ended.value.code)
         assert not (tmp_path / "flink").exists()
 
 

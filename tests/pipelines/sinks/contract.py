@@ -22,6 +22,7 @@ from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.release import Ranking, Release, ReleaseKey
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
+from tests.transforms.pipelines import create
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 PERIOD = Period(START, START + timedelta(days=2), timedelta(days=1))
@@ -108,4 +109,4 @@ def written(sink: Sink) -> None:
     """Write `RANKINGS` in the windows of `PERIOD`, by a pipeline."""
     options = PipelineOptions(["--direct_runner_bundle_repeat=1"])
     with beam.Pipeline(runner=FnApiRunner(), options=options) as pipeline:
-        _ = pipeline | beam.Create(RANKINGS).with_output_types(Ranking) | sink.write(MANIFEST, RELEASE)
+        _ = pipeline | create(RANKINGS).with_output_types(Ranking) | sink.write(MANIFEST, RELEASE)

@@ -71,7 +71,7 @@ def _columns(source: Source, question: Question) -> str:
     columns = source.columns.within(question.period)
     told = {name: f"{name}={value}" for name, value in columns.constants}
     named = {role: " and ".join(told.get(name, name) for name in columns.of(role)) for role in columns.by_role()}
-    return ", ".join(f"{role} {names}" for role, names in named.items())
+    return ", ".join(f"{role} from {names}" for role, names in named.items())
 
 
 def _windows(question: Question) -> str:

@@ -58,7 +58,7 @@ def test_a_dry_run_describes_the_run_and_writes_nothing(folder: Path) -> None:
     done = checked()
     assert done.status == 0 and done.err == ""
     for line in (
-        "input    rows.parquet: user user, item item, time time",
+        "input    rows.parquet: user from user, item from item, time from time",
         "domain   3 public items, SHA-256 ",
         "windows  2, 2026-01-05 00:00 to 2026-01-19 00:00 UTC, the first to 2026-01-12 00:00",
         "draw     joint epsilon 1",

@@ -334,8 +334,7 @@ class ScheduledReport(Periods):
             for each in found:
                 if each.lost_manifest:
                     self._tell(number, f"the manifest of {each.path} is lost: bring it back from a copy")
-            keys = {each.pair.manifest.key_id for each in found if each.pair.manifest is not None}
-            return self._noted(name, keys or {ReleaseKey.parse(options["release_key"]).key_id()})
+            return self._noted(name, {each.pair.manifest and each.pair.manifest.key_id for each in found})
 
     def is_of_another_key(self, number: int) -> bool:
         """Whether a period was published, as its manifest or the ledger knows, but not under the key at hand."""
@@ -408,11 +407,15 @@ class ScheduledReport(Periods):
             )
 
     def _noted(self, name: str, key_ids: Iterable[str | None]) -> bool:
-        """Whether the ledger, if there is one, has a finished release of this name under each of some keys."""
+        """Whether the ledger, if there is one, has a finished release of this name under each of some keys; under any
+        for None, where the manifest that knows the key is lost.
+        """
         if self.account is None:
             return True
         books = self.account.books
-        return all(any(entry.is_published for entry in books.find(name, str(key))) for key in key_ids)
+        of_any = [entry for entry in books.read(self.account.dataset).charges if entry.release_id == name]
+        found = (of_any if key is None else books.find(name, key) for key in key_ids)
+        return all(any(entry.is_published for entry in entries) for entries in found)
 
     @contextmanager
     def _pointing(self, otherwise: str = "") -> Iterator[None]:

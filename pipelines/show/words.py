@@ -74,7 +74,7 @@ def what_is_lost(report: PublishedReport) -> list[str]:
     """Which manifests have no ranking beside them, and which rankings no manifest."""
     told = (
         ("ranking", "counts in these numbers."),
-        ("manifest", "its cost is missing from these numbers. Bring the manifest back from a copy."),
+        ("manifest", "its cost may be missing from these numbers. Bring the manifest back from a copy."),
     )
     sentences = []
     for lost, cost in told:
@@ -226,7 +226,9 @@ def shared_by(manifest: Manifest) -> str:
     if privacy is None or privacy.windows is None:
         return ""
     bound, rankings = privacy.windows_of_a_user, privacy.rankings_of_a_user_in_a_window
-    windows = "one window" if privacy.windows == 1 else f"{privacy.windows:,} windows"
+    again = manifest.corrects and bound is None and not privacy.of_all_windows  # one window, whose rows came out again
+    several = "publications of the same rows" if again else "windows"
+    windows = "one window" if privacy.windows == 1 else f"{privacy.windows:,} {several}"
     among = "" if bound is None else f"{bound:,} of "
     each = "" if rankings is None else f"{rankings:,} rankings of {'each of ' if privacy.windows > 1 else ''}"
     corrected = len(manifest.corrects) if privacy.of_all_windows else 0

@@ -282,6 +282,21 @@ def test_a_series_says_that_what_was_corrected_counts_beside_its_windows() -> No
     assert "basic composition over 2 windows, and over one publication that was corrected" in said
 
 
+@pytest.mark.parametrize("shown", [["again.csv"], ["again.csv", "next.csv"]])
+def test_one_window_that_was_corrected_is_not_called_two(shown: list[str]) -> None:
+    """A unit of one window is in one, whose rows were published twice."""
+    case = Case("user-window", 1, False, 2, False)
+    first = case.release("first", DAYS[1])
+    assert first.privacy is not None
+    corrects = (Publication(release_id="first", epsilon=first.privacy.epsilon, delta=0.0),)
+    publish(case.question("again", DAYS[1]), "again.csv", corrects)
+    publish(case.question("next", NEXT[1]), "next.csv")
+    said = " ".join(command("show", *shown, "--sign-off").out.split())
+    assert "budget epsilon 120, delta 0" in said
+    assert "basic composition over 2 rankings of each of 2 publications of the same rows" in said
+    assert "2 windows" not in said.partition("how the budget adds up")[2]
+
+
 def test_many_windows_are_stated_as_a_ledger_states_them() -> None:
     """By zCDP where that is less, and as one Gaussian where they are: to the digit."""
     year = Period.of("2026-01-05", "2027-01-04", "7d")

@@ -145,6 +145,18 @@ def test_a_manifest_alone_that_is_lost_is_told_and_stops_nothing(folder: Path, c
         assert charges(folder) == [("", "released")] * 2
 
 
+def test_a_lost_manifest_is_no_missed_period_under_a_rotated_key(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    """The ranking is there, so that neither it nor the key has to be brought back."""
+    assert report(folder, *FIRST) == 0
+    (folder / MANIFEST).unlink()
+    (folder / "key").write_text("another key of enough bytes")
+    capsys.readouterr()
+    assert report(folder, "--missed", "--until", "2026-01-12") == 0
+    said = capsys.readouterr()
+    assert said.out == "weekly: nothing was missed\n"
+    assert f"{RANKING} is lost: bring it back from a copy" in said.err
+
+
 def test_a_lost_manifest_is_brought_back_where_the_ledger_does_not_know_the_end(folder: Path) -> None:
     """As after a kill between publication and note: what is drawn again is what lies there, or it is refused."""
     assert report(folder, *FIRST) == 0

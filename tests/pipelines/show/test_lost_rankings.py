@@ -86,8 +86,8 @@ def test_a_ranking_without_its_manifest_is_named_in_every_form_and_a_table_of_so
     """Nobody knows what it has cost, so that the sum of budgets is less than what was spent."""
     Path("days/5.manifest.json").unlink()
     Path("days/rows.csv").write_text("user,item,time\nu,tea,2026-01-05\n")
-    lost = "5.csv has no manifest beside it: what was published there is not shown, and its cost is missing from these "
-    lost += "numbers. Bring the manifest back from a copy."
+    lost = "5.csv has no manifest beside it: what was published there is not shown, and its cost may be missing from "
+    lost += "these numbers. Bring the manifest back from a copy."
     assert lost in words("days") and SAID in words("days") and "rows.csv" not in words("days")
     for form in ("--json", "--registry"):
         assert command("show", "days", form).err == f"{SAID}\n{lost}\n"

@@ -159,7 +159,7 @@ def test_huge_integers_decimals_and_fractions_are_amounts() -> None:
         ("x", "b", Fraction(7, 2)),
         ("y", "c", np.float32(3)),
         ("z", "c", "2.0"),
-        ("z", "c", "much"),
+        *(("z", "c", text) for text in ("much", "1_0", " 3", "nan")),
     ]
     rank = PrivateTopK(3, Laplace(1e6), ITEMS, publish_counts=CountBudget(1e6), amounts=SIXTY)
     pairs = beam.Map(lambda ranking: list(zip(ranking.items, ranking.noisy_counts, strict=True)))

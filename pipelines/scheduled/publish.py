@@ -334,7 +334,8 @@ class ScheduledReport(Periods):
             for each in found:
                 if each.lost_manifest:
                     self._tell(number, f"the manifest of {each.path} is lost: bring it back from a copy")
-            return self._noted(name, {each.pair.manifest and each.pair.manifest.key_id for each in found})
+            manifests = [each.pair.manifest for each in found]
+            return self._noted(name, {None if each is None else each.key_id for each in manifests})
 
     def is_of_another_key(self, number: int) -> bool:
         """Whether a period was published, as its manifest or the ledger knows, but not under the key at hand."""

@@ -159,11 +159,12 @@ def _decimal(value: float) -> Fraction:
 
 def _restated(declared: PrivacyFacts, spent: Cost, delta: Fraction, windows: int, reached: int) -> PrivacyFacts:
     """The promise of a unit that is in more windows than its budget was declared for. A pure one stays pure: whoever
-    declared no delta gets none.
+    declared no delta gets none. It is never below the declared one, whose accounting may have been the looser: nobody
+    is to read that a correction protects.
     """
     pure = declared.guarantee == "pure" and not spent.delta
     epsilon, delta = (spent.epsilon, spent.delta) if pure else over_windows(spent, delta)
-    facts: dict[str, Any] = {"epsilon": _rounded(epsilon), "delta": _rounded(delta)}
+    facts: dict[str, Any] = {"epsilon": max(_rounded(epsilon), declared.epsilon), "delta": _rounded(delta)}
     facts |= {"guarantee": "pure" if pure else "approximate"}
     if declared.windows is not None:
         facts |= {"windows": windows if declared.of_all_windows else reached}

@@ -255,9 +255,8 @@ def test_a_correction_of_a_changed_report_adds_up_as_its_ledger_does(folder: Pat
     shown = read_published(str(folder / "out")).manifest
     assert shown is not None and shown.privacy is not None
     within = gaussian_epsilon if name == "gaussian" else epsilon_within
-    assert shown.privacy.epsilon == pytest.approx(
-        float(within(spent.rho, Fraction(str(shown.privacy.delta)))), rel=1e-4
-    )
+    composed = float(within(spent.rho, Fraction(str(shown.privacy.delta))))
+    assert shown.privacy.epsilon == pytest.approx(max(composed, 0.8), rel=1e-4)  # no less than was declared
     assert shown.privacy.epsilon < spent.epsilon * 0.9
 
 

@@ -163,7 +163,10 @@ def test_eight_dialects_are_one_ranking_of_all_their_rows(tmp_path: Path) -> Non
     inputs = eight_dialects(tmp_path)
     ready = publish(tmp_path, inputs, "--dry-run", "--show-dropped-rows", "--exact-counters")
     assert ready.status == 0, ready.err
-    assert "de.csv: user from kunde, item from titel, time from zeit, group from land\n" in ready.out and "\ninput 5" in ready.out
+    assert (
+        "de.csv: user from kunde, item from titel, time from zeit, group from land\n" in ready.out
+        and "\ninput 5" in ready.out
+    )
     assert "in de.csv: 60, null or unreadable 0" in ready.err and "in se/*: 130, null or unreadable 0" in ready.err
     done = publish(tmp_path, inputs, "--show-dropped-rows")
     assert done.status == 0 and "null" not in done.err and "unreadable" not in done.err, done.err
@@ -301,7 +304,9 @@ def test_a_dry_run_tells_inputs_that_are_read_alike_in_one_short_line(tmp_path: 
     done = run(*(f"of-country-{n}.csv" for n in range(30)), dry_run=True, release_key=None, release_id=None)
     assert done.status == 0, done.err
     told = [line for line in done.out.splitlines() if line.startswith("input")]
-    assert [line.split(maxsplit=1)[1] for line in told] == ["of-country-0.csv and 29 more: user from user, item from item"]
+    assert [line.split(maxsplit=1)[1] for line in told] == [
+        "of-country-0.csv and 29 more: user from user, item from item"
+    ]
 
 
 def run(*words: object, **more: object) -> Done:

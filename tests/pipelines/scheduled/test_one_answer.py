@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sqlite3
 from fractions import Fraction
 from itertools import product
@@ -19,7 +18,7 @@ from private_topk.transforms.mechanisms import Cost
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within, gaussian_epsilon
 from tests.nightly import nightly_but
 from tests.pipelines.scheduled.support import CHARGED, folder, report
-from tests.pipelines.support import WEEKLY
+from tests.pipelines.support import WEEKLY, command
 
 __all__ = ["folder"]
 
@@ -278,6 +277,27 @@ def test_a_correction_of_a_folder_lies_in_a_folder_of_its_own_and_counts_those_b
     assert shown.manifest is not None and shown.manifest.privacy is not None and shown.manifest.privacy.epsilon == 1.5
 
 
+def test_what_another_key_has_published_is_not_drawn_again_though_all_of_it_is_lost(
+    folder: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """The ledger knows it: no call charges or writes anything. A correction is a publication, and counts both."""
+    (folder / "weekly.yaml").write_text(CHARGED)
+    assert report(folder, *FIRST) == 0
+    (folder / "key").write_text("another key of enough bytes")
+    for path in (folder / "out").iterdir():
+        path.unlink()
+    before = all_files(folder)
+    for words in (FIRST, (*FIRST, "--dry-run"), ("--backfill", "--until", "2026-01-12")):
+        capsys.readouterr()
+        assert report(folder, *words) in (1, 2)
+        said = capsys.readouterr().err
+        assert "release_key is not the one under which weekly/20260105T000000Z--20260112T000000Z was" in said, said
+        assert all_files(folder) == before
+    assert report(folder, *SECOND) == 0 and report(folder, *FIRST, "--correction", "1") == 0
+    shown = command("show", str(folder / "out"), "--sign-off", "--ledger", f"sqlite:///{folder}/budget.db")
+    assert shown.status == 0 and "3 releases have spent" in " ".join(shown.out.split()), shown.err
+
+
 def test_a_rotated_key_draws_no_old_period_again(folder: Path, capsys: pytest.CaptureFixture) -> None:
     assert report(folder, *FIRST) == 0
     before = all_files(folder)
@@ -285,8 +305,7 @@ def test_a_rotated_key_draws_no_old_period_again(folder: Path, capsys: pytest.Ca
     assert report(folder, "--backfill", "--until", "2026-01-12") == 0 and all_files(folder) == before
     (folder / RANKING).unlink()
     assert report(folder, *FIRST) == 2
-    assert "was published under another release key" in capsys.readouterr().err
+    assert "is not the one under which weekly/" in capsys.readouterr().err
     assert report(folder, "--missed", "--until", "2026-01-19") == 0
     first, second = capsys.readouterr().out.splitlines()
     assert "missed; it was published under another release key" in first and second.endswith("missed")
-    shutil.rmtree(folder / "out")

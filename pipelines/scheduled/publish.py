@@ -240,11 +240,11 @@ class ScheduledReport(Periods):
                         f"{verbatim(self.uri(earlier))} is missing, and its items are on the list",
                         f"publish the period {self.words(earlier)} first",
                     )
+            report = report_of(options, watch=self.watches, account=self.account)
             if self.is_of_another_key(number):  # drawn under this one it would be a second answer, which nobody adds up
                 rule = f"is not the one under which {verbatim(self.release_id(number))} was published"
                 remedy = "give that one, bring the files back from a copy, or publish a {correction}, which costs"
                 raise InvalidArgument("release_key", rule, remedy)
-            report = report_of(options, watch=self.watches, account=self.account)
             self._check_adopted(number)
             if self.state is not None:
                 report = _at_step(report, self._step(self.state, report.question, number), report.source)

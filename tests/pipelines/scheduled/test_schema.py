@@ -99,7 +99,7 @@ def test_every_option_of_run_and_stream_has_a_field_or_is_set_by_the_schedule() 
     given = {option.name for option in rows() if any(option.helps(name) for name in RUN)}
     of_a_terminal = {"dry_run", "exact_counters", "health_file", "json", "quiet", "show_dropped_rows"}
     fields = {option.name for option in fields_for(None).values()}
-    of_reports = {"watch", "beam_options", "remember", "state"}
+    of_reports = {"watch", "beam_options", "remember", "state", "constants"}
     assert given - of_a_terminal == fields - of_reports | {"period_to", "slide", "overwrite"}
 
 

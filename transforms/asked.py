@@ -82,6 +82,9 @@ def answer(
             f"must be a name such as joint, or an object such as Joint(epsilon=1.0), got {mechanism}",
             f"a budget is given as {{epsilon}}={mechanism}",
         )
+    if not isinstance(asked.get("parameters", {}), Mapping):
+        rule = f"must be a mapping of names to values, got {type(asked['parameters']).__name__}"
+        raise InvalidArgument("parameters", rule, 'such as {"skew": 2}')
     counts, score, groups = counts_asked(asked), score_of(asked), _groups_of(asked)
     listed = _domain_of(domain, items, asked)
     bounds = {name: asked.get(name) for name in ("max_items_per_user", "max_windows_per_user")}
@@ -161,6 +164,9 @@ def counts_asked(asked: Mapping[str, Any]) -> Counts | None:
 def score_of(asked: Mapping[str, Any]) -> Score:
     """What a user adds to an item: 1, but where amounts are asked for. Raises InvalidArgument."""
     amounts: Amounts | None = asked.get("amounts")
+    if not isinstance(amounts, Score | None):
+        rule = f"must be Amounts such as Amounts(max_value=60), got {type(amounts).__name__}"
+        raise InvalidArgument("amounts", rule, "or give {max_value}: the most that one user adds to an item")
     for name in ("max_value", "value_resolution") if amounts is not None else ():
         if name in asked:
             raise InvalidArgument(name, "must be left out", "{amounts} have their own")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -73,8 +73,11 @@ class Groups:
 
     def __post_init__(self) -> None:
         given: Any = self.labels
-        if isinstance(given, str | bytes):
-            raise InvalidArgument("groups", "must be a list of groups, got a single text")
+        if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable | PublicDomain):
+            got = "a single text" if isinstance(given, str | bytes) else type(given).__name__
+            raise InvalidArgument(
+                "groups", f"must be a list of groups, got {got}", "the list is public, and never made from the rows"
+            )
         try:
             object.__setattr__(self, "labels", PublicDomain.of(given))
         except InvalidArgument as error:

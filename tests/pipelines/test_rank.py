@@ -380,6 +380,9 @@ def test_a_refusal_is_short_and_swapped_arguments_are_told_apart() -> None:
     ("given", "told"),
     [
         ({"max_value": 60}, None),
+        ({"amounts": 60}, "amounts must be Amounts such as Amounts"),
+        ({"parameters": "x"}, "parameters must be a mapping of names to values, got str"),
+        ({"groups": UnknownDomain()}, "groups must be a list of groups, got UnknownDomain: the list is public"),
         ({"domain_range": "0:9"}, None),
         ({"max_value": 60, "amounts": Amounts(60)}, "max_value must be left out: amounts have their own"),
         ({"value_resolution": 5}, "value_resolution needs max_value"),

@@ -336,7 +336,7 @@ class TestArguments:
     @pytest.mark.parametrize(
         ("change", "error", "message"),
         [
-            ({"amounts": 60}, TypeError, r"amounts must be Amounts such as Amounts\(max_value=60\), got int"),
+            ({"amounts": 60}, InvalidArgument, r"amounts must be Amounts such as Amounts\(max_value=60\), got int"),
             ({"k": 1.5}, TypeError, "k must be an integer"),
             (
                 {"mechanism": 1.0},

@@ -53,7 +53,10 @@ def promised(published: Iterable[tuple[Manifest, Windows]]) -> tuple[PrivacyFact
     once = replace(charges[0], windows=everything, windows_of_a_user=_bound(first, everything))
     spent, reached = _with_the_rest(unit, charges, once, _covered(first))
     if changed or dearer or reached > _covered(first):
-        declared = _restated(declared, spent, delta, max(everything.number, declared.windows or 1), reached)
+        stated = _restated(declared, spent, delta, max(everything.number, declared.windows or 1), reached)
+        # Of one question no less than was declared, perhaps by a looser accounting: no correction protects anybody.
+        least = 0 if changed or dearer else declared.epsilon
+        declared = msgspec.structs.replace(stated, epsilon=max(stated.epsilon, least))
     if unit == "user" or everything.number == 1:
         return declared, None
     return declared, _budget(*over_windows(most("user", charges), delta))
@@ -159,12 +162,11 @@ def _decimal(value: float) -> Fraction:
 
 def _restated(declared: PrivacyFacts, spent: Cost, delta: Fraction, windows: int, reached: int) -> PrivacyFacts:
     """The promise of a unit that is in more windows than its budget was declared for. A pure one stays pure: whoever
-    declared no delta gets none. It is never below the declared one, whose accounting may have been the looser: nobody
-    is to read that a correction protects.
+    declared no delta gets none.
     """
     pure = declared.guarantee == "pure" and not spent.delta
     epsilon, delta = (spent.epsilon, spent.delta) if pure else over_windows(spent, delta)
-    facts: dict[str, Any] = {"epsilon": max(_rounded(epsilon), declared.epsilon), "delta": _rounded(delta)}
+    facts: dict[str, Any] = {"epsilon": _rounded(epsilon), "delta": _rounded(delta)}
     facts |= {"guarantee": "pure" if pure else "approximate"}
     if declared.windows is not None:
         facts |= {"windows": windows if declared.of_all_windows else reached}

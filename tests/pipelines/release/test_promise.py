@@ -365,6 +365,20 @@ def test_a_budget_that_changed_is_promised_at_its_dearest_or_as_the_sum(unit: st
                 assert promise_of([*order[:1], *order])[0] == privacy
 
 
+@pytest.mark.parametrize("mechanism", ["gaussian", "peeling"])
+def test_a_correction_is_not_seen_to_lower_the_declared_total(mechanism: str) -> None:
+    """A total that zCDP has shared out at half of its delta may be more than what is composed at all of it."""
+
+    def made(name: str, day: int) -> Manifest:
+        asked = {"mechanism": mechanism, "k": 1, "epsilon": 4.0, "delta": 1e-6, "domain": ["a", "b"]}
+        period = Period.of(f"2026-01-0{day}", f"2026-01-0{day + 1}", "1d")
+        question = Question.of(**asked, period=period, release=Release(KEY, name), privacy_unit="user", horizon=8)
+        return manifest_of(question).with_answer([Ranking(each, ("a",), 1, "sequence") for each in period.windows()])
+
+    once, again = made("1", 5), made("1/correction-1", 5)
+    assert promise_of([once])[0].epsilon == 4 <= promise_of([again, once])[0].epsilon < 4.5
+
+
 def test_a_group_more_is_a_change_of_a_series_and_no_other_series() -> None:
     def made(groups: list[str], **more: object) -> Manifest:
         asked = {"k": 1, "mechanism": "joint", "epsilon": 1.0, "domain": ["a", "b"], "groups": groups, **more}

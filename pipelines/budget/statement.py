@@ -9,6 +9,7 @@ from typing import Any
 from private_topk.pipelines.budget.accounting import Books, Budget, budget_usage, heaviest, most
 from private_topk.pipelines.budget.composition import UNITS, rounded_down
 from private_topk.pipelines.budget.sharing import over_windows
+from private_topk.transforms.errors import plain
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import largest
 from private_topk.transforms.stated import number
@@ -50,8 +51,13 @@ def _over_all_windows(budget: Budget, books: Books) -> dict[str, Fraction]:
     return dict(zip(("epsilon", "delta"), spent, strict=True))
 
 
-def _left(left: Cost) -> dict[str, float]:
-    return {name: float(rounded_down(getattr(left, name))) for name in ("epsilon", "delta", "rho")}
+def _left(left: Cost) -> dict[str, Fraction]:
+    return {name: _at_most(getattr(left, name)) for name in ("epsilon", "delta", "rho")}
+
+
+def _at_most(value: Fraction) -> Fraction:
+    """What is written as a float and may be asked for so: 5e-06, not the float below it."""
+    return value if isinstance(plain(value), float) else rounded_down(value)
 
 
 def _left_for_each(budget: Budget, spent: Cost, releases: int, k: int | None) -> dict[str, Any]:
@@ -84,9 +90,9 @@ def _stated(budget: Budget, sums: Cost) -> dict[str, Any]:
 
 
 def sentence(budget: Budget, books: Books) -> str:
-    """The budget with what all releases have spent of it so far, each as one guarantee."""
+    """The budget with what all charges have spent of it so far, each as one guarantee."""
     found = statement(budget, books)
-    charges = "1 release has" if found["charges"] == 1 else f"{found['charges']} releases have"
+    charges = "1 charge has" if found["charges"] == 1 else f"{found['charges']} charges have"
     where = "" if budget.unit == "user" else " in no window more than"
     everything = found.get("all_windows") or {"epsilon": 0}
     of_all = f"; together {in_numbers(everything)} for a user who is in all windows" if everything["epsilon"] else ""

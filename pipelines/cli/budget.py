@@ -272,7 +272,7 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
     return lines
 
 
-def _floored(value: float) -> str:
+def _floored(value: Fraction | float) -> str:
     return shown(value, rounding=ROUND_FLOOR)
 
 

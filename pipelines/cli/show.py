@@ -120,10 +120,9 @@ def _books(report: PublishedReport, url: str | None) -> str:
             f"has no budget of dataset {verbatim(dataset)}, which the manifest names",
             "give the ledger that was charged",
         )
-    # A series may have more keys than one, and then names none.
-    known = {entry.release_id for entry in books.charges if manifest.key_id in (None, entry.key_id)}
-    for release in {row["release_id"] for row in report.rows} | {manifest.release_id} - {None}:
-        if release not in known:
+    known = {(entry.release_id, entry.key_id) for entry in books.charges}
+    for release, key in {(each.release_id, each.key_id) for each in report.parts or [manifest]}:
+        if (release, key) not in known:
             raise InvalidArgument("ledger", f"knows nothing of {verbatim(release)}", "give the ledger that was charged")
     return " ".join(sentence(budget, books) for budget in books.budgets)
 

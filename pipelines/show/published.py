@@ -117,17 +117,22 @@ class PublishedReport:
         manifest: None if there is none, and then nothing is promised.
         heading: what is ranked, as its title begins.
         changes: the first windows of a series for which something was asked otherwise than before, and what.
+        otherwise: of the windows before each of them, back to the one before, what was asked otherwise than of the
+            newest; None where nothing was.
         lost: the names of manifests whose rankings are lost, and their windows, which count and are not shown; and of
             rankings whose manifests are lost, of which nothing is known.
         rankings_of_a_user: how many rankings one user may have changed in all; None where that is not known.
+        parts: the manifests of a series, with those of rankings that were corrected.
     """
 
     rows: Rows
     manifest: Manifest | None = None
     heading: str = ""
     changes: Sequence[tuple[datetime | None, str]] = ()
+    otherwise: Sequence[str | None] = ()
     lost: Mapping[str, Collection[Window]] = field(default_factory=dict)
     rankings_of_a_user: int | None = None
+    parts: Sequence[Manifest] = ()
 
     @property
     def _grouped(self) -> bool:

@@ -49,11 +49,11 @@ def read_published(*places: str) -> PublishedReport:
     if len(manifests) < len(contents):
         return PublishedReport(rows, lost=unknown)
     manifests.sort(key=_first_start)
-    changes = [
-        (_first_start(now)[1], words)
-        for was, now in pairwise(manifests)
-        if (words := series_change(was, now)) is not None
-    ]
+    changes, otherwise = [], []
+    for was, now in pairwise(manifests):
+        if (words := series_change(was, now)) is not None:
+            changes.append((_first_start(now)[1], words))
+            otherwise.append(series_change(was, manifests[-1]))
     there = {
         window
         for file, (_, each) in contents.items()
@@ -65,9 +65,9 @@ def read_published(*places: str) -> PublishedReport:
         for file, (_, each) in contents.items()
         if each and file.endswith(MANIFEST)
     }
-    paid = [each for _, each in published.values() if each is not None]
+    paid = sorted((each for _, each in published.values() if each is not None), key=_first_start)
     of_a_user = rankings_of_a_user(paid) if manifests[0].private and not unknown else None
-    return PublishedReport(rows, _merged(manifests, paid), "", changes, lost, of_a_user)
+    return PublishedReport(rows, _merged(manifests, paid), "", changes, otherwise, lost, of_a_user, paid)
 
 
 def _uncorrected(contents: Mapping[str, _Content]) -> dict[str, _Content]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from private_topk.pipelines.release.manifest import BudgetFacts
-from private_topk.pipelines.show.published import PublishedReport, when
+from private_topk.pipelines.show.published import PublishedReport, day_of, when
 from private_topk.pipelines.show.templates import rendered
 from private_topk.pipelines.show.words import (
     change_of,
@@ -78,6 +78,7 @@ def _facts(report: PublishedReport, books: str) -> dict[str, Any]:
         "privacy": privacy,
         "settings": dict(parameters(report)),
         "changes": changes_of(report),
+        "since": f" {day_of(report.changes[-1][0], report.zone)}" if report.changes and report.changes[-1][0] else "",
         "title": report.title,
         "slug": re.sub(r"[^a-z0-9]+", "-", report.name.lower()).strip("-"),
         "ranked": what_is_ranked(manifest),

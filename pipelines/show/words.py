@@ -30,14 +30,17 @@ NOT_PRIVATE = (
     "This ranking is not private. It was made for a test, without noise or with noise that anybody can "
     "take off, and must not be passed on."
 )
+_NO_MANIFEST = "There is no manifest beside this ranking, so nothing can be said of what it promises."
 
 
 def in_words(report: PublishedReport) -> list[str]:
-    """The guarantee as sentences; empty where there is no manifest to take it from."""
+    """The guarantee as sentences; or that there is none, or that no manifest tells it."""
     if not report.is_private:
         return [NOT_PRIVATE]
     manifest = report.manifest
-    if manifest is None or manifest.privacy is None:
+    if manifest is None:
+        return [_NO_MANIFEST]
+    if manifest.privacy is None:
         return []
     privacy, windows = manifest.privacy, len(manifest.bounds())
     reach = _reach(privacy, windows) if manifest.to_date is None else "in the whole period"
@@ -193,11 +196,14 @@ def how_to_read(report: PublishedReport) -> list[str]:
 
 
 def changes_of(report: PublishedReport) -> list[str]:
-    """From where on a series was asked otherwise, and how."""
-    return [
-        f"The windows before that{f' of {day_of(start, report.zone)}' if start else ''} were asked otherwise: {what}"
-        for start, what in report.changes
-    ]
+    """Which windows of a series were asked otherwise than the newest, and how."""
+    said, begin = [], ""
+    for (start, _), what in zip(report.changes, report.otherwise, strict=True):
+        end = f"that of {day_of(start, report.zone)}" if start else "that"
+        which = f"from {begin} to the last before {end}" if begin else f"before {end}"
+        said += [f"The windows {which} were asked otherwise: {what}"] * bool(what)
+        begin = end
+    return said
 
 
 def why_short(report: PublishedReport) -> list[str]:
@@ -254,7 +260,11 @@ def _items(domain: ListedItems) -> str:
 
 def drawn_by(manifest: Manifest) -> list[str]:
     """The mechanism, and each of its settings."""
-    chosen = (f"{name} {value}" for name, value in manifest.parameters.items() if value is not None)
+    chosen = (
+        f"{name} {number(value) if isinstance(value, float) else value}"
+        for name, value in manifest.parameters.items()
+        if value is not None
+    )
     return [manifest.mechanism, *chosen]
 
 
@@ -270,6 +280,9 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
     if manifest is None:
         return [("release", report.name), *([asked] if report.rows else [])]
     privacy, columns, of_a_user = manifest.privacy, manifest.columns, report.rankings_of_a_user or 1
+    parts = report.parts or (manifest,)
+    days = [each.released for each in parts if each.released]
+    keys = dict.fromkeys(each.key_id for each in parts if each.key_id)
     several = {role: names for role in ("item", "group") if len(names := manifest.names(role)) > 1}
     settings = (
         ("release", report.name),
@@ -285,8 +298,8 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
         ("an item is", "item" in several and f"what the columns {as_text(several['item'])} hold"),
         ("a group is", "group" in several and f"what the columns {as_text(several['group'])} hold"),
         ("dataset", manifest.dataset),
-        ("released", manifest.released),
-        ("key", manifest.key_id),
+        ("released", " to ".join(sorted({min(days), max(days)})) if days else None),
+        ("key", ", ".join(keys)),
         ("run by", manifest.runner),
         ("SHA-256 of the ranking", manifest.ranking_sha256),
         ("versions", ", ".join(f"{name} {version}" for name, version in (manifest.versions or {}).items())),

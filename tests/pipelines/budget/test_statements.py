@@ -21,6 +21,7 @@ from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within
 from tests.pipelines.budget.support import some_period
 from tests.pipelines.charged import arguments, create, place, with_ledger
+from tests.pipelines.support import command
 
 __all__ = ["place"]
 
@@ -202,3 +203,9 @@ def test_a_run_of_a_larger_delta_than_its_ledger_is_refused(
         assert main(arguments("a", *asked, *check, weeks=weeks)) == 2
         assert "--delta must be at most " in capsys.readouterr().err
     assert told(capsys, "history")["charges"] == []
+
+
+def test_a_delta_of_which_nothing_was_spent_is_left_as_it_was_declared(place: Path) -> None:
+    create(URL, "--epsilon", "1", "--delta", "1e-5", "--privacy-unit", "user")
+    assert "; delta 5e-06 for single releases" in command("budget", "show", "--ledger", URL).out
+    assert json.loads(command("budget", "show", "--ledger", URL, "--json").out)["budgets"][0]["left"]["delta"] == 5e-06

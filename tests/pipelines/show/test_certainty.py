@@ -14,7 +14,7 @@ from private_topk.transforms.mechanisms import RandomBits, noise_of_counts
 from tests.pipelines.support import command, options, write
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 0.3, 1, 5])
+@pytest.mark.parametrize("epsilon", [0.01, 0.3, 1, 5, 12, 40])
 @pytest.mark.parametrize("size", [2, 3, 10, 100, 1000])
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("limit", [None, 1, 5])
@@ -58,6 +58,15 @@ def test_true_orders_fall_into_the_blocks() -> None:
 )
 def test_the_sentence_on_certainty_follows_from_the_counts(counts: list[float], said: str) -> None:
     assert in_words(counts, 5).startswith(said)
+
+
+def test_counts_that_noise_leaves_as_they_are_tell_the_order() -> None:
+    """Of huge epsilon: `97 ± 0` is above `96 ± 0`. Ties stay open, and so does what rounding to tens may have moved."""
+    for size in (2, 3):
+        stddev = noise_of_counts(size, 40).stddev()
+        assert [*blocks([97, 96, 95][:size], half_width(stddev, size))] == [(place, place + 1) for place in range(size)]
+        assert [*blocks([97] * size, half_width(stddev, size))] == [(0, size)]
+    assert [*blocks([90, 80], half_width(noise_of_counts(2, 40).stddev(), 2, 1, 10))] == [(0, 2)]
 
 
 def test_certainty_is_shown_only_below_a_ranking_with_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,7 +185,7 @@ def test_a_ledger_fills_in_what_all_releases_have_spent() -> None:
     [found] = json.loads(command("budget", "show", "--ledger", LEDGER, "--json").out)["budgets"]
     said = (
         "The ledger's budget of dataset plays is epsilon 10, delta 1e-06 for one user's rows in all windows "
-        f"(neighbours: replace-one). So far 2 releases have spent epsilon {found['spent']['epsilon']:g}, delta 0, "
+        f"(neighbours: replace-one). So far 2 charges have spent epsilon {found['spent']['epsilon']:g}, delta 0, "
         "composed."
     )
     assert found["spent"]["epsilon"] == 2
@@ -263,7 +263,7 @@ def test_what_is_published_beyond_the_horizon_is_stated_as_the_ledger_states_it(
         charged(f"days/{number}.csv", asked(str(number), **day(number), **shared, **more))
     words = " ".join(command("show", "days", "--sign-off", "--ledger", LEDGER).out.split())
     stated = re.search(r" budget epsilon (\S+), delta 1e-06 ", words)
-    assert stated and f"8 releases have spent epsilon {stated[1]}, delta 1e-06, composed." in words, words
+    assert stated and f"8 charges have spent epsilon {stated[1]}, delta 1e-06, composed." in words, words
     rho = re.search(r"rho (\S+) \(zCDP\)", words)
     assert rho and float(stated[1]) == pytest.approx(
         float(epsilon_within(8 * Fraction(rho[1]), Fraction(1, 10**6))), rel=1e-5
@@ -303,6 +303,48 @@ def test_a_series_that_was_asked_otherwise_before_is_signed_for_with_all_that_it
     assert change in sheet and "below stands what is asked since" in sheet and change in entry
     assert "budget epsilon 2," in sheet and "epsilon: 2" in entry  # half of 1 and half of 3
     assert "for each of 2 groups in each of 2 windows" in entry
+
+
+def test_of_two_changes_each_is_told_against_what_is_asked_since_the_newest() -> None:
+    for number, k in ((5, 3), (6, 2), (7, 3)):
+        published(f"days/{number}.csv", asked(str(number), **day(number), k=k))
+    since = "k 2 (now 3); below stands what is asked since 2026-01-07"
+    said = " ".join(command("show", "days", "--sign-off").out.split())
+    spans = "The windows from that of 2026-01-06 to the last before that of 2026-01-07 were asked otherwise"
+    assert f"{spans}: {since}" in said, said
+    assert "items asked for 3" in said and "windows before" not in said, said
+    for file in ("days/5.csv", "days/5.manifest.json"):
+        Path(file).unlink()
+    published("days/5.csv", asked("again", **day(5), k=1))
+    said = " ".join(command("show", "days", "--sign-off").out.split())
+    assert "windows before that of 2026-01-06 were asked otherwise: k 1 (now 3)" in said and since in said, said
+
+
+def test_a_series_names_all_its_keys_and_when_it_was_released(folder: Path) -> None:
+    budget()
+    keys = []
+    for number, key in ((5, "0"), (6, "1")):
+        write(folder / "key", key * 32)
+        question = asked(str(number), **day(number))
+        keys.append(question.release.key.key_id())
+        charged(f"days/{number}.csv", question)
+    place = folder / "days" / "5.manifest.json"
+    content = json.loads(place.read_text())
+    today, content["released"] = content["released"], "2026-01-12"
+    place.write_text(json.dumps(content))
+    said = " ".join(command("show", "days", "--sign-off", "--ledger", LEDGER).out.split())
+    assert f"key {', '.join(keys)}" in said and f"released 2026-01-12 to {today}" in said, said
+    one = " ".join(command("show", "days/6.csv", "--sign-off").out.split())
+    assert f"key {keys[1]} " in one and f"released {today} " in one
+
+
+def test_a_share_of_an_epsilon_is_shown_to_six_digits_and_kept_exactly() -> None:
+    published("r.csv", asked(period=Period.of("2026-01-05", "2026-01-09", "1d"), privacy_unit="user", epsilon=1.1))
+    exact = json.loads(Path("r.manifest.json").read_text())["parameters"]["epsilon"]
+    assert exact != 0.275 and exact == pytest.approx(0.275)
+    for form in ("--sign-off", "--registry"):
+        said = command("show", "r.csv", form).out
+        assert "joint, epsilon 0.275," in " ".join(said.split()) and str(exact) not in said, said
 
 
 def test_a_ledger_that_says_nothing_of_the_ranking_is_refused() -> None:

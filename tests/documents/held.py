@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from datetime import datetime
-from zoneinfo import ZoneInfo
 
 import polars as pl
 
@@ -135,13 +134,19 @@ WINDOWS = [
 def dirty_rows(world: World) -> None:
     """One drink in three spellings, and rows that must go: a time, a monitor, a bot, nobody; at a change of clocks, and
     lines with a field too many or few, with an open quote, and in another encoding, none of which may stop the rest.
-    In Latin-1, JSON lines and Parquet too: with lines that are no JSON, no object and no text, and times with offsets.
+    In Latin-1, JSON lines and Parquet too: with lines that are no JSON, no object and no text. Rows that must stay have
+    commas, quotes and a line end in quotes, and times of each kind: local ones, with offsets, numbers, timestamps.
     """
     lines = (
         "user,item,time,agent",
         "Ana , Caf\u00e9  Noir,05.01.2026 09:30,Mozilla/5.0",
-        "ana,CAF\u00c9 noir,05.01.2026 10:00,Mozilla/5.0",
-        "bo,cafe\u0301 noir,06.01.2026 11:00,",
+        "ana,CAF\u00c9 noir,05.01.2026 10:00:30,Mozilla/5.0",
+        "bo,cafe\u0301 noir,2026-01-06T11:00+02,",
+        'bo,"tea, ""hot""",2026-01-06 11:00 UTC,"Mozilla, 5.0"',
+        'bo,"tea, ""hot""",2026-01-06T11:00:00,',
+        "bo,tea,2026-01-07,",
+        "bo,tea,1767607200,",
+        "bo,tea,1767607200000,",
         "bo,tea,yesterday,",
         "monitor-1,tea,06.01.2026 11:01,",
         "cy,tea,06.01.2026 11:02,Googlebot/2.1",
@@ -151,17 +156,22 @@ def dirty_rows(world: World) -> None:
         "di,tea, with milk,06.01.2026 11:04,",
         "di,tea",
         'di,"tea,06.01.2026 11:05,',
-        "di,caf\u00e9,06.01.2026,",
+        "di,caf\u00e9,06.01.2026 11:00,",
         "ed,caf\u00e9 noir,07.01.2026 12:00,,more",
+        'ed,"caf\u00e9\nnoir",07.01.2026 12:00,',
+        "ed,,07.01.2026 12:00,",
     )
     raw = "\n".join(lines).encode().replace("di,caf\u00e9".encode(), "di,caf\u00e9".encode("latin-1"))
     (world.folder / "raw.csv").write_bytes(raw)
     latin = b"user,item,time,agent\nfay,Caf\xe9 noir,05.01.2026 12:00,\nfay,caf\x81,05.01.2026 12:01,\n"
     (world.folder / "latin.csv").write_bytes(latin)
+    quoted = 'user,item,time,agent\nida,"Caf\u00e9\nNoir",2026-01-05 10:00:00,\n'
+    (world.folder / "quoted.csv").write_text(quoted, "utf-8")
     objects = [
         b'{"user": "gus", "item": "tea", "time": "2026-01-05T10:00:00+02:00", "agent": null, "more": [1, {}]}',
         '{"user": 7, "item": "CAF\u00c9 NOIR", "time": "2026-01-05T10:00:00Z"}'.encode(),
         b'{"time": "05.01.2026 12:00", "item": "tea", "user": "hal"}',
+        b'{"time": 1767607200000, "item": "tea", "user": "hal"}',
         b'{"user": "gus", "item": "te',
         b'["gus", "tea"]',
         b'{"user": "gus", "item": "caf\xe9", "time": "2026-01-05T10:00:00Z"}',
@@ -169,33 +179,51 @@ def dirty_rows(world: World) -> None:
         b'{"user": "gus", "item": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     ]
     (world.folder / "raw.jsonl").write_bytes(b"\n".join(objects))
-    moment = datetime(2026, 1, 5, 10, tzinfo=ZoneInfo("Asia/Tokyo"))
-    table = pl.DataFrame({"user": [12], "item": ["Tea "], "time": [moment], "agent": [None]})
+    table = pl.DataFrame({"user": [12], "item": ["Tea "], "time": [datetime(2026, 1, 5, 10)], "agent": [None]})
     table.write_parquet(world.folder / "raw.parquet")
-    (world.folder / "menu.csv").write_text("item\nCafe\u0301 Noir\nTea\ntea \n", "utf-8")
+    (world.folder / "menu.csv").write_text('item\nCafe\u0301 Noir\nTea\ntea \n"Tea, ""Hot"""\n', "utf-8")
 
 
 def one_spelling(world: World) -> None:
     rows = pl.read_parquet(world.folder / "plays.parquet")
-    assert rows.select("user", "item").rows() == [
-        *[(who, "caf\u00e9 noir") for who in ("ana", "ana", "bo")],
-        ("di", '"tea'),
-        ("ed", "caf\u00e9 noir"),
-        ("fay", "caf\u00e9 noir"),
-        ("gus", "tea"),
-        ("7", "caf\u00e9 noir"),
-        ("hal", "tea"),
-        ("12", "tea"),
+    times = [f"{time:%d. %H:%M:%S}" for time in rows["time"]]
+    assert list(zip(rows["user"], rows["item"], times, strict=True)) == [
+        ("ana", "caf\u00e9 noir", "05. 08:30:00"),
+        ("ana", "caf\u00e9 noir", "05. 09:00:30"),
+        ("bo", "caf\u00e9 noir", "06. 09:00:00"),
+        ("bo", 'tea, "hot"', "06. 11:00:00"),
+        ("bo", 'tea, "hot"', "06. 10:00:00"),
+        ("bo", "tea", "06. 23:00:00"),
+        ("bo", "tea", "05. 10:00:00"),
+        ("fay", "caf\u00e9 noir", "05. 11:00:00"),
+        ("ida", "caf\u00e9 noir", "05. 10:00:00"),
+        ("gus", "tea", "05. 08:00:00"),
+        ("7", "caf\u00e9 noir", "05. 10:00:00"),
+        ("hal", "tea", "05. 11:00:00"),
+        ("hal", "tea", "05. 10:00:00"),
+        ("12", "tea", "05. 10:00:00"),
     ]
-    hours = [f"{time:%H:%M}" for time in rows["time"]]
-    assert hours[0] == "08:30" and hours[-5:] == ["11:00", "08:00", "10:00", "11:00", "01:00"]
-    assert (world.folder / "catalogue.csv").read_text("utf-8") == "item\ncaf\u00e9 noir\ntea\n"
+    listed = pl.read_csv(world.folder / "catalogue.csv", infer_schema=False)["item"].to_list()
+    assert listed == ["caf\u00e9 noir", "tea", 'tea, "hot"']
 
 
-CLEANING = [
-    Held("import json", "python", before=dirty_rows, says="15 of 25 rows left out\n.*'item': 2", after=one_spelling),
-    Held("CREATE MACRO", "not run", "SQL of DuckDB, which is not among what the tests install"),
-]
+OUTCOMES = """\
+latin.csv, kept, 1
+latin.csv, unreadable line, 1
+quoted.csv, kept, 1
+raw.csv, bot, 1
+raw.csv, kept, 7
+raw.csv, monitor, 1
+raw.csv, no item, 1
+raw.csv, no time, 3
+raw.csv, no user, 1
+raw.csv, time before 2000 or after 2100, 1
+raw.csv, unreadable line, 7
+raw.jsonl, kept, 4
+raw.jsonl, unreadable line, 5
+raw.parquet, kept, 1
+"""
+CLEANING = [Held("import csv", "python", before=dirty_rows, says=f"^{OUTCOMES}$", after=one_spelling)]
 COMMAND_LINE = [
     Held("$ private-topk run --log-format json", status=2),
     Held("$ private-topk doctor"),

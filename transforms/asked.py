@@ -163,7 +163,7 @@ def counts_asked(asked: Mapping[str, Any]) -> Counts | None:
 
 def score_of(asked: Mapping[str, Any]) -> Score:
     """What a user adds to an item: 1, but where amounts are asked for. Raises InvalidArgument."""
-    amounts: Amounts | None = asked.get("amounts")
+    amounts: Any = asked.get("amounts")
     if not isinstance(amounts, Score | None):
         rule = f"must be Amounts such as Amounts(max_value=60), got {type(amounts).__name__}"
         raise InvalidArgument("amounts", rule, "or give {max_value}: the most that one user adds to an item")

@@ -86,7 +86,8 @@ class DataQuality:
     Args:
         lost: rows that would be dropped, by reason; each row once.
         units: of the rows that are outside the period or have no readable time, how many would be inside if numbers
-            were in another unit.
+            were in another unit; by input.
+        untimed: how many rows of each input are outside the period or unreadable.
         spellings: of the rows outside a public list, by its name, how many would be in it in another spelling: but for
             spaces around them and capital letters.
         not_utf8: of the unreadable rows, how many hold text in another encoding.
@@ -100,7 +101,8 @@ class DataQuality:
 
     total: int = 0
     lost: Counter[str] = field(default_factory=Counter)
-    units: Counter[str] = field(default_factory=Counter)
+    units: Counter[tuple[str, str]] = field(default_factory=Counter)
+    untimed: Counter[str] = field(default_factory=Counter)
     spellings: Counter[str] = field(default_factory=Counter)
     not_utf8: int = 0
     shapes: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -118,11 +120,12 @@ class DataQuality:
             yield f"  {reason}: {self._said(count, exact)}{self._share(count)}"
         if self.overall is not None:
             yield f"  in overall alone: {self._said(self.overall, exact)}{self._share(self.overall)}"
-        for unit, count in self.units.items():
-            if 2 * count > self.lost["outside the period"] + self.lost["unreadable"] and count >= _MIN:
+        for (uri, unit), count in self.units.items():
+            if 2 * count > self.untimed[uri] and count >= _MIN:
+                where = f"in {uri}, " if self.inputs else ""
                 yield (
-                    f"  the times look like {_UNITS[unit]}: read so, most of those outside lie in the period "
-                    f"(--time-unit {unit})"
+                    f"  {where}the times look like {_UNITS[unit]}: read so, most of those outside lie in the period "
+                    f"(--time-unit {unit}; in a report, time_unit)"
                 )
         for (column, shape), count in self.shapes.most_common(_MAX_SHAPES):
             if count >= _MIN:
@@ -193,13 +196,15 @@ def data_quality_of(report: Report) -> DataQuality:
             )
         before = look.total, look.unread()
         for rows in there:
-            _add(look, rows, columns, report.question.top_k, spelled)
+            _add(look, rows, columns, report.question.top_k, spelled, part.uri)
         if len(parts) > 1:
             look.inputs[part.uri] = look.total - before[0], look.unread() - before[1]
     return look
 
 
-def _add(look: DataQuality, rows: Rows, columns: Columns, spec: TopK, spelled: Mapping[str, _Spelled]) -> None:
+def _add(
+    look: DataQuality, rows: Rows, columns: Columns, spec: TopK, spelled: Mapping[str, _Spelled], uri: str
+) -> None:
     block, missing = block_of(rows, columns)
     look.total += len(next(iter(rows.columns.values())))
     for reason in ("null", "unreadable"):
@@ -212,9 +217,10 @@ def _add(look: DataQuality, rows: Rows, columns: Columns, spec: TopK, spelled: M
         times = block["time"].to_numpy()
         first, after = look.period.spans(times)
         inside = first < after
-        look.lost["outside the period"] += int((~inside).sum())
+        look.lost["outside the period"] += (outside_it := int((~inside).sum()))
+        look.untimed[uri] += outside_it + missing.get("unreadable", 0)
         if not inside.all() or missing.get("unreadable"):
-            _try_units(look, rows, columns)
+            _try_units(look, rows, columns, uri)
         for day, count in zip(*np.unique(times[inside] // _DAY, return_counts=True), strict=True):
             look.days[int(day)] += int(count)
         block = block.filter(pa.array(inside))
@@ -253,7 +259,7 @@ def _add_shapes(look: DataQuality, rows: Rows, columns: Columns) -> None:
             look.shapes[column, shape["values"]] += shape["counts"]
 
 
-def _try_units(look: DataQuality, rows: Rows, columns: Columns) -> None:
+def _try_units(look: DataQuality, rows: Rows, columns: Columns, uri: str) -> None:
     assert columns.time is not None and look.period is not None
     times, _ = texts_of(rows.columns[columns.time])
     read = {unit: to_microseconds(times, unit) for unit in _UNITS}
@@ -263,7 +269,7 @@ def _try_units(look: DataQuality, rows: Rows, columns: Columns) -> None:
         inside[unit] = first < after
     for unit in _UNITS:
         if unit != columns.unit:
-            look.units[unit] += int((inside[unit] & ~inside[columns.unit]).sum())
+            look.units[uri, unit] += int((inside[unit] & ~inside[columns.unit]).sum())
 
 
 class _Spelled:

@@ -123,7 +123,7 @@ def _checked(parsed: tuple[list[str], Header] | None, path: str, columns: Column
     other = next((sign for sign in _OTHERS if len(names) == 1 and sign in names[0]), None)
     name = next((name for name in columns.names() if name not in names), None)
     if other is not None and name is not None:
-        rule = f"{path}: the first line must name one column {name!r}, got 0 of 1"
+        rule = f"{path} has no column {name!r}: its first line is one name, with {_OTHERS[other]} in it"
         raise InvalidArgument("", verbatim(rule), _remedy(path, other, columns))
     # The first line may be a row, which is shown to the operator alone.
     hint = "" if columns.public else "if these are values, write a line of names above the rows"

@@ -143,7 +143,7 @@ class TestTheOperatorsLook:
     @pytest.mark.parametrize(("factor", "unit"), [(1000, "ms"), (1_000_000, "us")])
     def test_times_in_another_unit(self, folder: Path, factor: int, unit: str) -> None:
         write(folder / "rows.parquet", rows_of(time=lambda time: time * factor))
-        assert f"(--time-unit {unit})" in checked("--show-dropped-rows").err
+        assert f"(--time-unit {unit}; in a report, time_unit)" in checked("--show-dropped-rows").err
         assert "the times look like" not in checked("--show-dropped-rows", "--time-unit", unit).err
 
     def test_texts_that_are_no_times_or_amounts(self, folder: Path) -> None:

@@ -122,11 +122,11 @@ def test_a_header_alone_is_a_file_without_rows_with_a_line_end_or_without(tmp_pa
         (b"user,item\r", "must start with a line of column names"),
         (b"\n\xef\xbb\xbfuser,item\n", r"'user' is no column of .*rows.csv, whose first line has 2 values, item among"),
         (b"alice,secret\nb,y\n", r"first line has 2 values, and is .*: give user_column and item_column as the line"),
-        (b"user;item\nsecret;y\n", "got 0 of 1: give csv_delimiter ';'$"),
-        (b"user\titem\nsecret\ty\n", "got 0 of 1: give csv_delimiter '.t', or name it .tsv$"),
+        (b"user;item\nsecret;y\n", "its first line is one name, with semicolons in it: give csv_delimiter ';'$"),
+        (b"user\titem\nsecret\ty\n", "one name, with tabs in it: give csv_delimiter '.t', or name it .tsv$"),
         (b"alice,item\nb,y\n", r"first line has 2 values, item among them, .*: give user_column as the line has it"),
         (b"user,item,user\na,b,c\n", "it has 2 columns of that name: give each a name of its own$"),
-        (b"user;item\na;b\n", "got 0 of 1"),
+        (b"user;item\na;b\n", "its first line is one name"),
         ("user,item\nsecret,b\n".encode("utf-16"), "is a CSV file in UTF-16, .* UTF-8: give csv_encoding utf-16$"),
         ("user,item\nsecret,b\n".encode("utf-32"), "is a CSV file in UTF-32, .* UTF-8: give csv_encoding utf-32$"),
         *(
@@ -213,7 +213,7 @@ def test_any_delimiter_separates_values(tmp_path: Path, sign: str) -> None:
         writer.writerows([("user", "z", "item"), *rows])
         found = read(write(tmp_path / "rows.csv", sink.getvalue()), Columns(delimiter=sign, quoted_line_ends=quoted))
         assert found == ([(user, item) for user, _, item in rows], 0)
-    with pytest.raises(InvalidArgument, match="rows.tsv: the first line must name one column 'user'|of .*rows.tsv"):
+    with pytest.raises(InvalidArgument, match="rows.tsv has no column 'user'|of .*rows.tsv"):
         read(write(tmp_path / "rows.tsv", "user,item\na,b\n"), Columns(delimiter=","))
 
 

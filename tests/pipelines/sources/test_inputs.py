@@ -157,6 +157,18 @@ def publish(folder: Path, inputs: str, *words: str) -> Done:
     return command("report", "eight.yaml", "--window-end", "2026-01-12", *words)
 
 
+def test_a_time_unit_is_told_of_the_input_that_it_is_wrong_for(tmp_path: Path) -> None:
+    """Also where it has few of all the rows that are outside the period."""
+    late = int(datetime(2026, 3, 1, tzinfo=UTC).timestamp())
+    for name, times in (("a", [seconds(START)] * 120 + [late] * 400), ("b", [seconds(START) * 1000] * 120)):
+        lines = [f"u{n},{ITEMS[0]},{time},de\n" for n, time in enumerate(times)]
+        write(tmp_path / f"{name}.csv", "user,item,time,country\n" + "".join(lines))
+    write(tmp_path / "two.yaml", REPORT.format(inputs="[a.csv, b.csv]"))
+    told = command("report", "two.yaml", "--window-end", "2026-01-12", "--dry-run", "--show-dropped-rows").err
+    assert "in b.csv, the times look like milliseconds" in told and "in a.csv, the times" not in told, told
+    assert "(--time-unit ms; in a report, time_unit)" in told
+
+
 def test_eight_dialects_are_one_ranking_of_all_their_rows(tmp_path: Path) -> None:
     opened = command("budget", "create", "--ledger", "sqlite:///budget.db", "--dataset", "d", "--epsilon", "1e6")
     assert opened.status == 0, opened.err

@@ -147,6 +147,7 @@ def dirty_rows(world: World) -> None:
         "bo,tea,2026-01-07,",
         "bo,tea,1767607200,",
         "bo,tea,1767607200000,",
+        "bo,tea,9000000000000,",
         "bo,tea,yesterday,",
         "monitor-1,tea,06.01.2026 11:01,",
         "cy,tea,06.01.2026 11:02,Googlebot/2.1",
@@ -156,6 +157,7 @@ def dirty_rows(world: World) -> None:
         "di,tea, with milk,06.01.2026 11:04,",
         "di,tea",
         'di,"tea,06.01.2026 11:05,',
+        'di,tea,06.01.2026 11:05,"Mozilla',
         "di,caf\u00e9,06.01.2026 11:00,",
         "ed,caf\u00e9 noir,07.01.2026 12:00,,more",
         'ed,"caf\u00e9\nnoir",07.01.2026 12:00,',
@@ -217,8 +219,8 @@ raw.csv, monitor, 1
 raw.csv, no item, 1
 raw.csv, no time, 3
 raw.csv, no user, 1
-raw.csv, time before 2000 or after 2100, 1
-raw.csv, unreadable line, 7
+raw.csv, time not in 2000 to 2100, 2
+raw.csv, unreadable line, 8
 raw.jsonl, kept, 4
 raw.jsonl, unreadable line, 5
 raw.parquet, kept, 1

@@ -73,7 +73,9 @@ class Groups:
 
     def __post_init__(self) -> None:
         given: Any = self.labels
-        if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable | PublicDomain):
+        if isinstance(given, str | bytes | Mapping) or not (
+            isinstance(given, Iterable) or getattr(given, "is_public", 0)
+        ):
             got = "a single text" if isinstance(given, str | bytes) else type(given).__name__
             raise InvalidArgument(
                 "groups", f"must be a list of groups, got {got}", "the list is public, and never made from the rows"

@@ -255,14 +255,13 @@ class _Running:
 
         A stream keeps what is published. A batch draws it again, and fails if that comes out otherwise.
         """
-        uri, windows, bounded = printable(self._report.sink.uri), windows_of(self._report), self._report.source.bounded
-        if self._before != windows:
+        uri, windows = printable(self._report.sink.uri), windows_of(self._report)
+        if self._before != windows or self._report.source.bounded:
             return False
         if say is not None:
-            batch = f"all is published in {uri}: it is drawn again, and must come out the same"
-            stream = f"all {windows:,} windows are published in {uri}: nothing is left to do"
-            say(Line(batch if bounded else stream, event="standing", published=windows, of=windows))
-        return not bounded
+            told = f"all {windows:,} windows are published in {uri}: nothing is left to do"
+            say(Line(told, event="standing", published=windows, of=windows))
+        return True
 
     @contextmanager
     def ending(self) -> Iterator[None]:

@@ -457,7 +457,7 @@ def test_a_report_file_lists_the_columns_and_remembers_what_it_found() -> None:
 def test_what_is_told_of_a_ranking_names_its_columns() -> None:
     """By a check, a preview, titles and pages; and where the manifest is lost."""
     check = run(dry_run=True)
-    assert check.status == 0 and "item country and title" in check.out
+    assert check.status == 0 and "item from country and title" in check.out
     ran(**EXACTLY)
     asked = {"like": "out.jsonl", "item_column": "country,title", "domain": "list.csv", "k": 2, "epsilon": 4}
     done = command("preview", *options(**asked, draws=20))

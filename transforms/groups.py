@@ -74,7 +74,7 @@ class Groups:
     def __post_init__(self) -> None:
         given: Any = self.labels
         if isinstance(given, str | bytes | Mapping) or not (
-            isinstance(given, Iterable) or getattr(given, "is_public", 0)
+            isinstance(given, Iterable) or getattr(given, "is_public", False)
         ):
             got = "a single text" if isinstance(given, str | bytes) else type(given).__name__
             raise InvalidArgument(

@@ -96,11 +96,12 @@ def sentence(budget: Budget, books: Books) -> str:
     where = "" if budget.unit == "user" else " in no window more than"
     everything = found.get("all_windows") or {"epsilon": 0}
     of_all = f"; together {in_numbers(everything)} for a user who is in all windows" if everything["epsilon"] else ""
+    how = "by zCDP" if found["spent"]["accounting"] == "zcdp" else "added up"
     period = f", in period {found['period']['number']}" if found["period"]["days"] is not None else ""
     return (
         f"The ledger's budget of dataset {budget.dataset} is {in_numbers(found['total'])} for {UNITS[budget.unit]} "
         f"(neighbours: {budget.neighbours}). So far{period} {charges} spent{where} {in_numbers(found['spent'])}, "
-        f"composed{of_all}."
+        f"{how}{of_all}."
     )
 
 

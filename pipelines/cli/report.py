@@ -61,9 +61,12 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
     document: dict[str, object] = {"report": report.name, "well_described": True}
     if not arguments.json:
         print(f"{arguments.file} is a valid report", flush=True)
+    facts: list[tuple[str, str]] = [] if numbers else list(report.next())
     for number in numbers:
-        report.dry_run(number, lambda *found: document.update(tell_dry_run(arguments, *found)))
-    facts = [] if numbers else list(report.next())
+        if report.is_of_another_key(number) and report.published(number):
+            facts.append(("release", f"published before under another release key, in {printable(report.uri(number))}"))
+        else:
+            report.dry_run(number, lambda *found: document.update(tell_dry_run(arguments, *found)))
     document.update(facts)
     if not arguments.json:
         print(*lines_of(facts), sep="\n", end="\n" * bool(facts))

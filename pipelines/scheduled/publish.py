@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from itertools import starmap
 
-from private_topk.pipelines.budget.accounting import budget_usage, heaviest
+from private_topk.pipelines.budget.accounting import Entry, budget_usage, heaviest
 from private_topk.pipelines.budget.ledger import Account, ChargeReceipt, tell_operator
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.dry_run import fits
@@ -334,7 +334,11 @@ class ScheduledReport(Periods):
                     rule = f"{verbatim(each.path)} exists and is kept, since it is not {verbatim(name)}"
                     raise InvalidArgument("output", rule, "move it, or change {output}")
             if not all(each.windows or each.lost_manifest for each in found):
-                return False
+                # What another key has published cannot be drawn again, so that its correction stands for it.
+                corrected = self._correction is None and any(
+                    each.windows for each in self._places_of_publications(number) if each.release != name
+                )
+                return corrected and self.is_of_another_key(number)
             for each in found:
                 if each.lost_manifest:
                     self._tell(number, f"the manifest of {each.path} is lost: bring it back from a copy")
@@ -345,7 +349,9 @@ class ScheduledReport(Periods):
         """Whether a period was published, as its manifest or the ledger knows, but not under the key at hand."""
         with self._pointing():
             key_id = ReleaseKey.parse(self.options(number)["release_key"]).key_id()
-            charges = [] if self.account is None else self.account.books.read(self.account.dataset).charges
+            charges: Sequence[Entry] = ()
+            with suppress(InvalidArgument):  # a ledger that is not there yet knows of none; a charge refuses it
+                charges = () if self.account is None else self.account.books.read(self.account.dataset).charges
             name, manifests = self.release_id(number), (each.pair.manifest for each in self._places(self, number))
             under = {each.key_id for each in manifests if each is not None}
             under |= {each.key_id for each in charges if each.release_id == name and each.is_published}

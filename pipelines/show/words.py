@@ -47,14 +47,8 @@ def in_words(report: PublishedReport) -> list[str]:
     sentences = [f"{_change(privacy, reach)} {_bound(privacy)}", who_counts(manifest)]
     if corrected := manifest.corrects:
         names = ", ".join(each.release_id for each in corrected)
-        sentences.append(f"This corrects {names}, published too: these numbers count all that was published.")
-    if privacy.of_all_windows and windows < (privacy.windows or 1):
-        sentences.append(
-            "Windows that are not shown here count as published once each: a correction of one of them adds to these "
-            "numbers."
-        )
-    if report.lost:
-        sentences += what_is_lost(report)
+        sentences.append(f"This corrects {names}, published too, and counted here.")
+    sentences += not_counted(report)
     if everything := manifest.all_windows:
         sentences.append(
             f"For a person who is active in several of the {windows} windows, the budgets add up: a person in all of "
@@ -71,6 +65,19 @@ def in_words(report: PublishedReport) -> list[str]:
         "The list of windows, all parameters and the list of items, if there is one, are public and not protected."
     )
     return sentences
+
+
+def not_counted(report: PublishedReport) -> list[str]:
+    """What the numbers of a promise may leave out, since it is not shown or lost."""
+    manifest = report.manifest
+    privacy = None if manifest is None else manifest.privacy
+    sentences = []
+    if manifest and privacy and privacy.of_all_windows and len(manifest.bounds()) < (privacy.windows or 1):
+        sentences.append(
+            f"All {privacy.windows} windows count as published once: a correction that is not shown here adds to these "
+            "numbers."
+        )
+    return sentences + (what_is_lost(report) if report.lost else [])
 
 
 def what_is_lost(report: PublishedReport) -> list[str]:
@@ -293,7 +300,7 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
         ("lists of found items among them", ", ".join(manifest.found or ())),
         ("protected unit", privacy and privacy.unit),
         ("how the budget adds up", shared_by(manifest)),
-        ("rankings one user can change", of_a_user > 1 and f"{of_a_user:,} of all that was published"),
+        ("rankings one user can change", of_a_user > 1 and f"{of_a_user:,} of all that is counted here"),
         ("a user is", columns and f"a value of the column {columns.get('user')}"),
         ("an item is", "item" in several and f"what the columns {as_text(several['item'])} hold"),
         ("a group is", "group" in several and f"what the columns {as_text(several['group'])} hold"),

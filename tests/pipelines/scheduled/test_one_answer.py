@@ -294,8 +294,11 @@ def test_what_another_key_has_published_is_not_drawn_again_though_all_of_it_is_l
         assert "release_key is not the one under which weekly/20260105T000000Z--20260112T000000Z was" in said, said
         assert all_files(folder) == before
     assert report(folder, *SECOND) == 0 and report(folder, *FIRST, "--correction", "1") == 0
+    capsys.readouterr()
+    assert report(folder, "--missed", "--until", "2026-01-19") == 0, "the correction stands for what it corrects"
+    assert "nothing was missed" in capsys.readouterr().out
     shown = command("show", str(folder / "out"), "--sign-off", "--ledger", f"sqlite:///{folder}/budget.db")
-    assert shown.status == 0 and "3 releases have spent" in " ".join(shown.out.split()), shown.err
+    assert shown.status == 0 and "3 charges have spent" in " ".join(shown.out.split()), shown.err
 
 
 def test_a_rotated_key_draws_no_old_period_again(folder: Path, capsys: pytest.CaptureFixture) -> None:
@@ -303,6 +306,9 @@ def test_a_rotated_key_draws_no_old_period_again(folder: Path, capsys: pytest.Ca
     before = all_files(folder)
     (folder / "key").write_text("another key of enough bytes")
     assert report(folder, "--backfill", "--until", "2026-01-12") == 0 and all_files(folder) == before
+    capsys.readouterr()
+    assert report(folder, *FIRST, "--dry-run") == 0
+    assert "published before under another release key, in" in capsys.readouterr().out
     (folder / RANKING).unlink()
     assert report(folder, *FIRST) == 2
     assert "is not the one under which weekly/" in capsys.readouterr().err

@@ -186,12 +186,12 @@ def test_a_ledger_fills_in_what_all_releases_have_spent() -> None:
     said = (
         "The ledger's budget of dataset plays is epsilon 10, delta 1e-06 for one user's rows in all windows "
         f"(neighbours: replace-one). So far 2 charges have spent epsilon {found['spent']['epsilon']:g}, delta 0, "
-        "composed."
+        "added up."
     )
     assert found["spent"]["epsilon"] == 2
     words = " ".join(command("show", "r.csv", "--sign-off", "--ledger", LEDGER).out.split())
     before, after = words.split("To be filled in")
-    assert f"other releases {said}" in before and "other releases" not in after
+    assert f"charged so far {said}" in before and "other releases" not in after
     entry = yaml.safe_load(command("show", "r.csv", "--registry", "--ledger", LEDGER).out)
     assert entry["deployment"]["accounting"]["composition"] == f"basic composition over 2 windows. {said}"
 
@@ -206,7 +206,7 @@ def test_a_series_says_what_a_person_in_all_of_its_windows_has() -> None:
         "of a person in all windows epsilon 2, delta 0" in words
         and "of a person over a year at most the budget" in words
     )
-    assert "epsilon 1, delta 0, composed; together epsilon 2, delta 0 for a user who is in all windows" in words
+    assert "epsilon 1, delta 0, added up; together epsilon 2, delta 0 for a user who is in all windows" in words
     entry = yaml.safe_load(command("show", "days", "--registry").out)["deployment"]["privacy_loss"]
     assert entry["privacy_parameters_details"].startswith(
         "A person in all windows: epsilon 2, delta 0. A person over a year: "
@@ -228,10 +228,10 @@ def test_the_rankings_that_one_user_can_change_are_counted_over_all_that_was_pub
     for number, most in ((5, 2), (6, 2), (7, 1), (8, 1)):
         question = asked(str(number), **day(number), groups=["x", "y"], groups_per_user=most)
         published(f"days/{number}.csv", question)
-    assert told("days") == "6 of all that was published" and told("days/5.csv") == "2 of all that was published"
+    assert told("days") == "6 of all that is counted here" and told("days/5.csv") == "2 of all that is counted here"
     assert told("days/7.csv") is None
     sheet = " ".join(command("show", "days/5.csv", "--sign-off").out.split())
-    assert "rankings one user can change 2 of all that was published" in sheet
+    assert "rankings one user can change 2 of all that is counted here" in sheet
     (tmp_path / "days" / "6.manifest.json").unlink()
     assert told("days") is None, "nothing tells what became of that day"
 
@@ -263,7 +263,7 @@ def test_what_is_published_beyond_the_horizon_is_stated_as_the_ledger_states_it(
         charged(f"days/{number}.csv", asked(str(number), **day(number), **shared, **more))
     words = " ".join(command("show", "days", "--sign-off", "--ledger", LEDGER).out.split())
     stated = re.search(r" budget epsilon (\S+), delta 1e-06 ", words)
-    assert stated and f"8 charges have spent epsilon {stated[1]}, delta 1e-06, composed." in words, words
+    assert stated and f"8 charges have spent epsilon {stated[1]}, delta 1e-06, by zCDP." in words, words
     rho = re.search(r"rho (\S+) \(zCDP\)", words)
     assert rho and float(stated[1]) == pytest.approx(
         float(epsilon_within(8 * Fraction(rho[1]), Fraction(1, 10**6))), rel=1e-5

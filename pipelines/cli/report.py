@@ -61,7 +61,7 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
     document: dict[str, object] = {"report": report.name, "well_described": True}
     if not arguments.json:
         print(f"{arguments.file} is a valid report", flush=True)
-    facts: list[tuple[str, str]] = [] if numbers else list(report.next())
+    facts: list[tuple[str, str]] = [] if numbers else list(report.prospects())
     for number in numbers:
         if report.is_of_another_key(number) and report.published(number):
             facts.append(("release", f"published before under another release key, in {printable(report.uri(number))}"))

@@ -123,9 +123,9 @@ class ScheduledReport(Periods):
         with self._pointing():
             tell(report, launch, more)
 
-    def next(self) -> Iterator[Fact]:
-        """What the next period to end asks otherwise than the last publication, and what the ledger has of the periods,
-        and says of the next one. Reads the lists, and no row and no key.
+    def prospects(self) -> Iterator[Fact]:
+        """What is asked otherwise than in the last publication; what the ledger has of the periods, and says of the
+        next one. Reads the lists, and no row and no key.
 
         Raises InvalidArgument as the charge of that period would.
         """
@@ -349,12 +349,10 @@ class ScheduledReport(Periods):
         """Whether a period was published, as its manifest or the ledger knows, but not under the key at hand."""
         with self._pointing():
             key_id = ReleaseKey.parse(self.options(number)["release_key"]).key_id()
-            charges: Sequence[Entry] = ()
-            with suppress(InvalidArgument):  # a ledger that is not there yet knows of none; a charge refuses it
-                charges = () if self.account is None else self.account.books.read(self.account.dataset).charges
-            name, manifests = self.release_id(number), (each.pair.manifest for each in self._places(self, number))
+            manifests = (each.pair.manifest for each in self._places(self, number))
             under = {each.key_id for each in manifests if each is not None}
-            under |= {each.key_id for each in charges if each.release_id == name and each.is_published}
+            with suppress(InvalidArgument):  # a ledger that is not there yet knows of none; a charge refuses it
+                under |= {each.key_id for each in self._charges_of(self.release_id(number)) if each.is_published}
             return bool(under) and key_id not in under
 
     def _tell(self, number: int, text: str) -> None:
@@ -424,9 +422,14 @@ class ScheduledReport(Periods):
         if self.account is None:
             return True
         books = self.account.books
-        of_any = [entry for entry in books.read(self.account.dataset).charges if entry.release_id == name]
-        found = (of_any if key is None else books.find(name, key) for key in key_ids)
+        found = (self._charges_of(name) if key is None else books.find(name, key) for key in key_ids)
         return all(any(entry.is_published for entry in entries) for entries in found)
+
+    def _charges_of(self, name: str) -> list[Entry]:
+        """The charges of a release under any key; none without a ledger."""
+        if self.account is None:
+            return []
+        return [each for each in self.account.books.read(self.account.dataset).charges if each.release_id == name]
 
     @contextmanager
     def _pointing(self, otherwise: str = "") -> Iterator[None]:

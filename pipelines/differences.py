@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from private_topk.transforms.stated import number
+
 Differences = dict[str, tuple[Any, Any]]
 """The settings that differ by their names, each with its earlier and its present value."""
 
@@ -78,6 +80,8 @@ def _difference(name: str, was: Any, now: Any) -> str:  # noqa: ANN401 - JSON
         return f"{'other' if name in _SEVERAL else 'another'} {name}"
     if name == "allowed_lateness":  # in microseconds, and in seconds as it may be typed
         was, now = (f"{value / 10**6:.15g}s" if isinstance(value, int) else value for value in (was, now))
+    short = [number(value) if isinstance(value, float) else value for value in (was, now)]
+    was, now = short if short[0] != short[1] else (was, now)  # some differ in their last digits alone
     return f"{setting(name, was)} (now {'none' if now is None else 'given' if now is True else now})"
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.question import Question
-from private_topk.pipelines.release.promise import promised
+from private_topk.pipelines.release.manifest import Manifest, Window, series_difference
+from private_topk.pipelines.release.promise import series_of
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import check
 from private_topk.pipelines.show.published import when
@@ -26,10 +26,13 @@ if TYPE_CHECKING:
 Fact = tuple[str, str]
 
 
-def dry_run(report: Report, launch: Launch) -> Iterator[Fact]:
+def dry_run(report: Report, launch: Launch, published: Callable[[], Iterable[Manifest]] = tuple) -> Iterator[Fact]:
     """The facts of what a run would do, as names and values; none depends on rows, not even on whether there are any.
 
     With a ledger the input is read once, for its identity.
+
+    Args:
+        published: gives the manifests of what is published of the same series, which the promise counts.
 
     Raises:
         InvalidArgument: the report would be refused.
@@ -52,7 +55,7 @@ def dry_run(report: Report, launch: Launch) -> Iterator[Fact]:
     many = "all items above its threshold" if k is None else f"k {k}"
     by = "" if score == USERS else f", by {score.measure}: a user adds at most {float(score.most):g} to an item"
     yield "draw", f"{' '.join(drawn_by(manifest))}, {many}{by}"
-    yield "privacy", _privacy(report)
+    yield "privacy", _privacy(report, published())
     yield "release", _release(report)
     yield "ledger", _ledger(report)
     yield "output", f"{report.sink.uri}: {_output(report)}"
@@ -86,15 +89,24 @@ def _windows(question: Question) -> str:
     return f"{len(period):,}, {ends}, the first to {rest}"
 
 
-def _privacy(report: Report) -> str:
-    manifest = report.manifest
+def _privacy(report: Report, published: Iterable[Manifest]) -> str:
+    """The promise as `show` will state it: of this run and all that is published of its series."""
+    manifest, period = report.manifest, report.windows
     if manifest.privacy is None:
         return "none: this ranking is for a test"
-    privacy, everything = promised([(manifest, Windows.of(report.question.period))])
-    manifest = msgspec.structs.replace(manifest, privacy=privacy, all_windows=everything)
-    share = privacy.share_of_a_window
-    each = "" if share is None else f"; {shared_by(manifest)}: {in_numbers(share)} each"
-    return f"{promise(manifest)}{each}"
+    bounds = [(None, None)] if period is None else [(each.start, each.end) for each in period.windows()]
+    windows = tuple(Window(start=start, end=end, returned=0) for start, end in bounds)
+    others = [
+        each
+        for each in published
+        if each.release_id != manifest.release_id and series_difference(each, manifest) is None
+    ]
+    series, share = (
+        series_of([*others, msgspec.structs.replace(manifest, windows=windows)]),
+        manifest.privacy.share_of_a_window,
+    )
+    each = "" if share is None else f"; {shared_by(series)}: {in_numbers(share)} each"
+    return f"{promise(series)}{each}"
 
 
 def _release(report: Report) -> str:

@@ -26,7 +26,7 @@ def lying_at(report: Report) -> list[Lying] | None:
     """What lies at each file of a report; None where there are no files, or that cannot be determined."""
     period, release = report.windows, report.question.release
     with suppress(InvalidArgument):
-        return report.sink.lying(period, release.id, known_key_id(release), report.manifest)
+        return report.sink.lying(period, release.id, known_key_id(release.key), report.manifest)
     return None
 
 
@@ -45,7 +45,7 @@ def check_adopted(report: Report) -> None:
     """Raise InvalidArgument if this release is published, and the ledger that is to pay was never charged for it."""
     if report.account is not None:
         manifests = (each.pair.manifest for each in lying_at(report) or () if each.of != "another release")
-        adopting.check_adopted(report.account, manifests, known_key_id(report.question.release))
+        adopting.check_adopted(report.account, manifests, known_key_id(report.question.release.key))
 
 
 def check_repeat(report: Report, outcome: str | None) -> None:

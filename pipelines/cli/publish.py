@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,6 @@ from private_topk.transforms.errors import InvalidArgument, printable, verbatim
 if TYPE_CHECKING:
     from private_topk.pipelines.report import Report
     from private_topk.pipelines.run import Done
-    from private_topk.runners import Launch
 
 
 _RUN = """examples:
@@ -109,9 +108,11 @@ def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) ->
             rule = f"{verbatim(health)} cannot be written"
             raise InvalidArgument("health_file", rule, "give a file in a folder of this machine")
     if arguments.dry_run:
-        facts = tell_dry_run(arguments, report, launch, lambda: [("recall", known())])
+        from private_topk.pipelines.dry_run import dry_run
+
+        document = tell_dry_run(arguments, report, [*dry_run(report, launch), ("recall", known())])
         if arguments.json:
-            print_json(facts)
+            print_json(document)
         return None
     return run(report, launch, again, say, bool(arguments.exact_counters), health, known)
 
@@ -124,20 +125,13 @@ def tell_operator(done: Done, arguments: Namespace) -> None:
     tell_dropped_rows(done, asked, bool(arguments.exact_counters))
 
 
-def tell_dry_run(
-    arguments: Namespace, report: Report, launch: Launch, more: Callable[[], Iterable[tuple[str, str]]]
-) -> dict[str, object]:
+def tell_dry_run(arguments: Namespace, report: Report, facts: Sequence[tuple[str, str]]) -> dict[str, object]:
     """Print what a run would do, and statistics of its rows for the operator. Raises InvalidArgument as the run would.
-
-    Args:
-        more: gives facts beside the report's own, by their names, once nothing is in its way.
 
     Returns the same as a document, which with `--json` the caller prints.
     """
     from private_topk.pipelines.dropped_rows import data_quality_of
-    from private_topk.pipelines.dry_run import dry_run
 
-    facts = [*dry_run(report, launch), *more()]
     if not arguments.json:
         print(*lines_of(facts), sep="\n")
     if arguments.show_dropped_rows:

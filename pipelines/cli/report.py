@@ -147,12 +147,10 @@ def _went(report: ScheduledReport, number: int, of: int, arguments: Namespace) -
         if report.published(number):
             return "published before"
         if not arguments.backfill:
-            if not arguments.json:
-                lost = "; it was published under another release key: bring the ranking back from a copy, or that key"
-                print(
-                    f"{report.name}, {report.words(number)}: missed{lost * report.is_of_another_key(number)}",
-                    flush=True,
-                )
+            what = report.prospect(number)
+            if what or not arguments.json:
+                told = f"{report.name}, {report.words(number)}: missed{f'; {what}' if what else ''}"
+                print(printable(told), file=sys.stderr if arguments.json else None, flush=True)
             return "missed"
         which = f"{report.name}, {report.words(number)}: backfill, period {number + 1} of {of}"
         print(which, file=sys.stderr if arguments.json else None, flush=True)

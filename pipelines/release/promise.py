@@ -16,7 +16,7 @@ import msgspec
 from private_topk.pipelines.budget.accounting import Charge, largest_sums, most, units
 from private_topk.pipelines.budget.sharing import over_windows
 from private_topk.pipelines.budget.windows import Windows
-from private_topk.pipelines.release.manifest import BudgetFacts, Manifest, PrivacyFacts, Publication, Zcdp
+from private_topk.pipelines.release.manifest import BudgetFacts, Manifest, PrivacyFacts, Publication, SeriesFacts, Zcdp
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.stated import number
 
@@ -100,6 +100,43 @@ def _corrected(parts: Sequence[tuple[Manifest, Windows]]) -> list[Charge]:
             if each.release_id not in shown:
                 found.setdefault(each.release_id, (_cost(each, each.zcdp), []))[1].append(windows)
     return [Charge(Windows.union(windows), cost) for cost, windows in found.values()]
+
+
+def not_corrected(published: Sequence[Manifest]) -> list[Manifest]:
+    """All but what a correction among them corrects. What that has cost stands in the correction's manifest."""
+    corrected = {one.release_id for manifest in published for one in manifest.corrects}
+    return [manifest for manifest in published if manifest.release_id not in corrected]
+
+
+def series_of(published: Iterable[Manifest]) -> Manifest:
+    """The manifest of a series: what all have, the windows of all, and what these promise together. What was asked
+    otherwise before is told as the newest has it; what else differs, such as ids, is left out.
+
+    Args:
+        published: with those that were corrected.
+    """
+    published = sorted(published, key=first_start)
+    manifests = not_corrected(published)
+    first, windows = manifests[-1], tuple(window for each in manifests for window in each.windows)
+    asked = {each.name for each in msgspec.structs.fields(SeriesFacts)} | {"groups"}
+    names = {each.name for each in msgspec.structs.fields(Manifest)} - asked
+    differing = {name for name in names if any(getattr(each, name) != getattr(first, name) for each in manifests)}
+    facts: dict[str, Any] = dict.fromkeys(differing) | {"windows": windows}
+    shown = {each.release_id for each in manifests}
+    by_key: dict[str | None, float] = {}
+    for each in published:  # a hash is shared, or not, anew under every key
+        by_key[each.key_id] = max(by_key.get(each.key_id, 0), each.delta_of_a_shared_hash or 0)
+    facts["delta_of_a_shared_hash"] = sum(by_key.values()) or None
+    facts["corrects"] = tuple(
+        dict.fromkeys(one for each in manifests for one in each.corrects if one.release_id not in shown)
+    )
+    if first.privacy is not None:
+        facts["privacy"], facts["all_windows"] = promise_of(manifests[::-1])
+    return msgspec.structs.replace(first, **facts)
+
+
+def first_start(manifest: Manifest) -> tuple[bool, Any]:
+    return min(((window.start is not None, window.start) for window in manifest.windows), default=(False, None))
 
 
 def promise_of(manifests: Iterable[Manifest]) -> tuple[PrivacyFacts, BudgetFacts | None]:

@@ -12,7 +12,7 @@ from itertools import starmap
 from private_topk.pipelines.budget.accounting import Entry, budget_usage, heaviest
 from private_topk.pipelines.budget.ledger import Account, ChargeReceipt, tell_operator
 from private_topk.pipelines.budget.sharing import cost_of
-from private_topk.pipelines.dry_run import fits
+from private_topk.pipelines.dry_run import dry_run, fits
 from private_topk.pipelines.files import open_file
 from private_topk.pipelines.options import Options
 from private_topk.pipelines.preview.forewarning import forewarn
@@ -28,6 +28,7 @@ from private_topk.pipelines.report import Report, check_shards, held_by, report_
 from private_topk.pipelines.run import Done, check_words, launch_of, reach_files, run
 from private_topk.pipelines.scheduled.periods import CORRECTION, Periods, corrections_beside, now
 from private_topk.pipelines.scheduled.state import KeptStep, NewAndCounted, SeriesState, forget, refused_state
+from private_topk.pipelines.sinks.sink import known_key_id
 from private_topk.pipelines.sources.domain import stand_ins
 from private_topk.pipelines.sources.source import Source
 from private_topk.runners import Launch, UnknownArgument
@@ -98,7 +99,7 @@ class ScheduledReport(Periods):
 
         def forewarn_and_tell() -> None:
             self._forewarn(report, number)
-            for text in self._series_change(report.manifest, self._last(number, _NEARBY)):
+            for _, text in self._since(report.manifest, self._last(number, _NEARBY)):
                 self._tell(number, text)
             for _, text, warns in self._future_charges(report, number):
                 if warns:
@@ -107,21 +108,38 @@ class ScheduledReport(Periods):
         with self._pointing():
             return run(report, launch, "call the report again", None, exact_counters, once_checked=forewarn_and_tell)
 
-    def dry_run(self, number: int, tell: Callable[[Report, Launch, Callable[[], Iterable[Fact]]], None]) -> None:
-        """Pass a period's report, and what gives further facts of it, to a function that checks whether it is ready.
+    def dry_run(self, number: int, tell: Callable[[Report, Sequence[Fact]], None]) -> None:
+        """Pass a period's report, and the facts of what a run of it would do, to a function that tells them.
 
         Raises InvalidArgument as `publish` does.
         """
         self._check_place(number)
         report, launch = self._made(number)
-
-        def more() -> Iterator[Fact]:
-            yield "recall", self._forewarn(report, number)
-            yield from (("series", text) for text in self._series_change(report.manifest, self._last(number, _NEARBY)))
-            yield from (fact[:2] for fact in self._future_charges(report, number))
-
         with self._pointing():
-            tell(report, launch, more)
+            facts = [*dry_run(report, launch, self._published), ("recall", self._forewarn(report, number))]
+            facts += self._since(report.manifest, self._last(number, _NEARBY))
+            facts += (fact[:2] for fact in self._future_charges(report, number))
+            tell(report, facts)
+
+    def prospect(self, number: int) -> str:
+        """What a call would do with a period that is not published, where anything tells that it was before."""
+        with self._pointing():
+            begun = self._places(self, number) or self._charges_of(self.release_id(number))
+        if not begun:
+            return ""
+        try:
+            report, launch = self._made(number)
+            with self._pointing():
+                list(dry_run(report, launch))
+        except InvalidArgument as error:
+            return f"a call is refused: {error}"
+        return "it was begun before, and a call draws the same ranking at no further cost"
+
+    def _published(self) -> Iterator[Manifest]:
+        """The manifests of what is published of all periods that are over."""
+        for number in range(self.schedule.ended(now())):
+            manifests = (place.pair.manifest for place in self._places_of_publications(number))
+            yield from (each for each in manifests if each is not None)
 
     def prospects(self) -> Iterator[Fact]:
         """What is asked otherwise than in the last publication; what the ledger has of the periods, and says of the
@@ -132,7 +150,7 @@ class ScheduledReport(Periods):
         account, coming = self.account, self.schedule.ended(now())
         with self._pointing():
             if (last := self._last(coming, coming)) is not None:
-                yield from (("series", text) for text in self._series_change(manifest_of(self.question()), last))
+                yield from self._since(manifest_of(self.question()), last)
         if account is None:
             return
         with self._pointing():
@@ -287,17 +305,22 @@ class ScheduledReport(Periods):
         before = (file for files in self._before(number, most) for file in files[:1])  # one of a folder tells of all
         return next((found for file in before if (found := pair_at(file).manifest) is not None), None)
 
-    def _series_change(self, asked: Manifest, last: Manifest | None) -> Iterator[str]:
-        """What is asked otherwise than in the last publication."""
+    def _since(self, asked: Manifest, last: Manifest | None) -> Iterator[Fact]:
+        """What is otherwise than in the last publication: the question, and the key where it is known here."""
         if last is None:
             return
         if (differing := series_difference(last, asked)) is not None:
             yield (
+                "series",
                 f"{last.release_id} was published with {differing}, so `show` makes no series of it and this period. "
-                "Give a changed report another name and folder"
+                "Give a changed report another name and folder",
             )
         elif (change := series_change(last, asked)) is not None:
-            yield f"{last.release_id} was published with {change}: `show` marks where that changed"
+            yield "series", f"{last.release_id} was published with {change}: `show` marks where that changed"
+        key_id = known_key_id(ReleaseKey.parse(self.options(0)["release_key"]))
+        if key_id not in (None, last.key_id):
+            was = f"{last.release_id} was published under key {last.key_id}, and the key is {key_id} now"
+            yield "key", f"{was}: what is published stays, and if it is lost, this key cannot draw it again"
 
     def _before(self, number: int, most: int) -> Iterator[list[str]]:
         """The files of each publication before this one, the latest first: of the period itself where that is

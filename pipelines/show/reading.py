@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-import msgspec
-
 from private_topk.pipelines.files import as_path, exists, match_any, open_file, reached
 from private_topk.pipelines.release.formats import RANKING_FORMATS, columns_in, format_of, group_of
-from private_topk.pipelines.release.manifest import MANIFEST, Manifest, SeriesFacts, series_change, series_difference
+from private_topk.pipelines.release.manifest import MANIFEST, Manifest, series_change, series_difference
 from private_topk.pipelines.release.place import manifest_path, pair_at
-from private_topk.pipelines.release.promise import promise_of, rankings_of_a_user
+from private_topk.pipelines.release.promise import first_start, not_corrected, rankings_of_a_user, series_of
 from private_topk.pipelines.show.published import PublishedReport, when
 from private_topk.transforms.errors import InvalidArgument, verbatim
 
@@ -37,7 +35,8 @@ def read_published(*places: str) -> PublishedReport:
     found = [_files(as_path(place, "ranking")) for place in places]
     files = list(dict.fromkeys(file for some, _ in found for file in some))
     published = {file: _read(file) for file in files}
-    contents = _uncorrected(published)
+    uncorrected = {each.release_id for each in not_corrected([one for _, one in published.values() if one is not None])}
+    contents = {file: each for file, each in published.items() if each[1] is None or each[1].release_id in uncorrected}
     rows = [row for some, _ in contents.values() for row in some]
     manifests = [manifest for _, manifest in contents.values() if manifest is not None]
     _check_series(contents)
@@ -48,11 +47,11 @@ def read_published(*places: str) -> PublishedReport:
     }
     if len(manifests) < len(contents):
         return PublishedReport(rows, lost=unknown)
-    manifests.sort(key=_first_start)
+    manifests.sort(key=first_start)
     changes, otherwise = [], []
     for was, now in pairwise(manifests):
         if (words := series_change(was, now)) is not None:
-            changes.append((_first_start(now)[1], words))
+            changes.append((first_start(now)[1], words))
             otherwise.append(series_change(was, manifests[-1]))
     there = {
         window
@@ -65,51 +64,9 @@ def read_published(*places: str) -> PublishedReport:
         for file, (_, each) in contents.items()
         if each and file.endswith(MANIFEST)
     }
-    paid = sorted((each for _, each in published.values() if each is not None), key=_first_start)
+    paid = sorted((each for _, each in published.values() if each is not None), key=first_start)
     of_a_user = rankings_of_a_user(paid) if manifests[0].private and not unknown else None
-    return PublishedReport(rows, _merged(manifests, paid), "", changes, otherwise, lost, of_a_user, paid)
-
-
-def _uncorrected(contents: Mapping[str, _Content]) -> dict[str, _Content]:
-    """All but what a correction among them corrects. What that has cost stands in the correction's manifest."""
-    corrected = {
-        one.release_id for _, manifest in contents.values() if manifest is not None for one in manifest.corrects
-    }
-    return {
-        file: content
-        for file, content in contents.items()
-        if content[1] is None or content[1].release_id not in corrected
-    }
-
-
-def _merged(manifests: Sequence[Manifest], published: Sequence[Manifest]) -> Manifest:
-    """The manifest of a series: what all have, the windows of all, and what these promise together. What was asked
-    otherwise before is told as the newest has it; what else differs, such as ids, is not shown.
-
-    Args:
-        manifests: in order of time.
-        published: with those that were corrected.
-    """
-    first, windows = manifests[-1], tuple(window for each in manifests for window in each.windows)
-    asked = {each.name for each in msgspec.structs.fields(SeriesFacts)} | {"groups"}
-    names = {each.name for each in msgspec.structs.fields(Manifest)} - asked
-    differing = {name for name in names if any(getattr(each, name) != getattr(first, name) for each in manifests)}
-    facts: dict[str, Any] = dict.fromkeys(differing) | {"windows": windows}
-    shown = {each.release_id for each in manifests}
-    by_key: dict[str | None, float] = {}
-    for each in published:  # a hash is shared, or not, anew under every key
-        by_key[each.key_id] = max(by_key.get(each.key_id, 0), each.delta_of_a_shared_hash or 0)
-    facts["delta_of_a_shared_hash"] = sum(by_key.values()) or None
-    facts["corrects"] = tuple(
-        dict.fromkeys(one for each in manifests for one in each.corrects if one.release_id not in shown)
-    )
-    if first.privacy is not None:
-        facts["privacy"], facts["all_windows"] = promise_of(manifests[::-1])
-    return msgspec.structs.replace(first, **facts)
-
-
-def _first_start(manifest: Manifest) -> tuple[bool, Any]:
-    return min(((window.start is not None, window.start) for window in manifest.windows), default=(False, None))
+    return PublishedReport(rows, series_of(paid), "", changes, otherwise, lost, of_a_user, paid)
 
 
 def _moment(row: Mapping[str, Any]) -> tuple[bool, Any]:

@@ -15,7 +15,7 @@ from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.release.place import Lying
 from private_topk.pipelines.run_state import RunState
 from private_topk.transforms.errors import InvalidArgument, verbatim
-from private_topk.transforms.release import Release
+from private_topk.transforms.release import Release, ReleaseKey
 from private_topk.transforms.windows import Period
 
 
@@ -56,7 +56,7 @@ class Sink(ABC):
 
     def check_place(self, period: Period | None, release: Release, asked: Manifest | None = None) -> None:
         """Raise InvalidArgument if something lies there that this release must not replace."""
-        for lying in self.lying(period, release.id, known_key_id(release), asked) or ():
+        for lying in self.lying(period, release.id, known_key_id(release.key), asked) or ():
             refusal = lying.obstacle(self.overwrite)
             if refusal is not None:
                 raise refusal
@@ -96,12 +96,12 @@ class Sink(ABC):
         return None
 
 
-def known_key_id(release: Release) -> str | None:
-    """The id of a release's key; None where only the workers may read the key, who look again."""
-    if release.key.is_remote:
+def known_key_id(key: ReleaseKey) -> str | None:
+    """The id of a key; None where only the workers may read it, who look again."""
+    if key.is_remote:
         return None
     try:
-        return release.key.key_id()
+        return key.key_id()
     except InvalidArgument:
         return None
 

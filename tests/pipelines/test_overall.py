@@ -110,7 +110,7 @@ def test_what_is_refused_as_another_question_is_told_as_it_was_asked(ledger: boo
     for asked, said in (
         (without, "overall (now none)"),
         ([*without, "--groups-per-user", "2"], "no groups_per_user (now 2), overall (now none)"),
-        (["0.5" if word == "1" else word for word in ASKED], "epsilon 1.0 (now 0.5)"),
+        (["0.5" if word == "1" else word for word in ASKED], "epsilon 1 (now 0.5)"),
     ):
         told = command("run", "--input", "rows.csv", *asked, "--output", "out.csv", *words)
         assert told.status == 2 and "--release-id" in told.err, told.err

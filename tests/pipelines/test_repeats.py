@@ -423,7 +423,7 @@ BETWEEN = {
     "another list": Between(("run", "report", "rank"), "refused", "with another domain", lose, {"domain": "fewer.txt"}),
     "other windows": Between(("run", "rank"), "refused", "with other windows", lose, {"window": "1d"}),
     "an epsilon that still fits": Between(
-        ("run", "report", "rank"), "refused", "with epsilon 1.0 (now 0.5)", lose, {"epsilon": 0.5}
+        ("run", "report", "rank"), "refused", "with epsilon 1 (now 0.5)", lose, {"epsilon": 0.5}
     ),
     "another key": Between(("run",), "another", "", change_key, {"epsilon": 0.5}),
     "no id": Between(("rank",), "refused", "release", change={"release_id": None}),

@@ -13,7 +13,7 @@ import pytest
 from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.cli import main
 from private_topk.pipelines.show.reading import read_published
-from private_topk.pipelines.show.words import in_text
+from private_topk.pipelines.show.words import in_text, promise, shared_by
 from private_topk.transforms.mechanisms import Cost
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within, gaussian_epsilon
 from tests.nightly import nightly_but
@@ -27,7 +27,7 @@ RANKING = "out/weekly-2026-01-05.csv"
 MANIFEST = "out/weekly-2026-01-05.manifest.json"
 CHANGES = {
     "k": ("k: 3", "k: 4", "k 3 (now 4)"),
-    "epsilon": ("epsilon: 1", "epsilon: 0.5", "epsilon 1.0 (now 0.5)"),
+    "epsilon": ("epsilon: 1", "epsilon: 0.5", "epsilon 1 (now 0.5)"),
     "mechanism": ("name: joint", "name: peeling", "mechanism joint (now peeling)"),
     "list": ("", "", "another domain"),
 }
@@ -40,6 +40,66 @@ def all_files(folder: Path) -> dict[str, bytes]:
 def charges(folder: Path) -> list[tuple[str, str]]:
     entries = Ledger(f"sqlite:///{folder}/budget.db").read().charges
     return [(entry.release_id.partition("Z--")[2].partition("/")[2], entry.outcome) for entry in entries]
+
+
+def test_what_was_missed_says_what_a_call_will_do(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    """Of a lost ranking that can be drawn again, and not, since the question, the rows or the key are others."""
+
+    def missed(*more: str) -> str:
+        capsys.readouterr()
+        assert report(folder, "--missed", "--until", "2026-01-19", *more) == 0
+        found = capsys.readouterr()
+        assert "weekly, 2026-01-12 to 2026-01-19: missed\n" in found.out or more
+        return found.err if more else found.out.partition("\n")[0]
+
+    assert report(folder, *FIRST) == 0
+    (folder / RANKING).unlink()
+    assert missed().endswith("missed; it was begun before, and a call draws the same ranking at no further cost")
+    rows = (folder / "rows.csv").read_text()
+    (folder / "rows.csv").write_text(rows + "late,item 1,2026-01-06\n")
+    assert "missed; a call is refused: " in (said := missed()) and "for other input (dataset plays)" in said, said
+    (folder / "rows.csv").write_text(rows)
+    (folder / "weekly.yaml").write_text(CHARGED.replace("k: 3", "k: 4"))
+    for said in (missed(), missed("--json")):
+        assert "2026-01-05 to 2026-01-12: missed; a call is refused: " in said and "with k 3 (now 4): ask" in said, said
+    (folder / MANIFEST).unlink()
+    assert "with k 3 (now 4): ask" in missed(), "by the ledger"
+    assert not (folder / RANKING).exists() and charges(folder) == [("", "released")]
+
+
+def test_a_file_that_is_checked_after_its_key_was_rotated_says_so(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    """The file alone, the dry run of the next period and its run; under the same key none does."""
+
+    def told(*words: str) -> str:
+        capsys.readouterr()
+        assert report(folder, *words) == 0
+        return "".join(capsys.readouterr())
+
+    assert report(folder, *FIRST) == 0
+    said = "weekly/20260105T000000Z--20260112T000000Z was published under key "
+    assert said not in told("--dry-run") + told(*SECOND, "--dry-run")
+    (folder / "key").write_text("another key of enough bytes")
+    for words in (("--dry-run",), (*SECOND, "--dry-run"), SECOND):
+        assert f"{said}" in (found := told(*words)) and "this key cannot draw it again" in found, found
+    assert "was published under key" not in told("--dry-run")
+    (folder / "key").unlink()
+    assert "was published under key" not in told("--dry-run"), "nobody can say"
+
+
+@pytest.mark.parametrize("unit", ["user", "user-window"])
+def test_a_dry_run_promises_what_the_folder_will(folder: Path, capsys: pytest.CaptureFixture, unit: str) -> None:
+    """Of a period and of its correction, while others were corrected and asked at another price."""
+    text = CHARGED.partition("ledger:")[0].replace("epsilon: 1", f"epsilon: 1\n  privacy_unit: {unit}")
+    corrected = ("--correction", "1")
+    for epsilon, words in ((1, FIRST), (1, (*FIRST, *corrected)), (2, SECOND), (3, (*SECOND, *corrected))):
+        (folder / "weekly.yaml").write_text(text.replace("epsilon: 1", f"epsilon: {epsilon}"))
+        capsys.readouterr()
+        assert report(folder, *words, "--dry-run", "--json") == 0
+        said = json.loads(capsys.readouterr().out)["privacy"]
+        assert report(folder, *words) == 0
+        shown = read_published(str(folder / "out")).manifest
+        assert said.partition(":")[0].startswith(promise(shown)), (words, said, promise(shown))
+        assert shown is not None and shared_by(shown) in said
 
 
 @pytest.mark.parametrize(
@@ -230,7 +290,8 @@ def test_a_correction_is_judged_by_what_it_corrects_and_says_what_it_asks_otherw
     assert told()["series"].endswith("was published with k 3 (now 2): `show` marks where that changed")
     assert "weekly-2026-01-12.csv" in told(*SECOND, "--correction", "1")["recall"]
     assert "weekly-2026-01-12.csv" in (third := told("--window-end", "2026-01-26"))["recall"]
-    assert third["privacy"].startswith("epsilon 12 for one user's rows in all windows")
+    assert third["privacy"].startswith("epsilon 16 for one user's rows in all windows")
+    assert third["privacy"].endswith("over 2 publications that were corrected: epsilon 2 each")
     (folder / "out" / "weekly-2026-01-12.csv").unlink()
     assert "weekly-2026-01-05.correction-again.csv" in told("--window-end", "2026-01-26")["recall"]
     assert report(folder, *FIRST, "--correction", "third") == 0
@@ -314,4 +375,5 @@ def test_a_rotated_key_draws_no_old_period_again(folder: Path, capsys: pytest.Ca
     assert "is not the one under which weekly/" in capsys.readouterr().err
     assert report(folder, "--missed", "--until", "2026-01-19") == 0
     first, second = capsys.readouterr().out.splitlines()
-    assert "missed; it was published under another release key" in first and second.endswith("missed")
+    assert "missed; a call is refused: " in first and "is not the one under which weekly/" in first, first
+    assert second.endswith("missed")

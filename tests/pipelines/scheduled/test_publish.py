@@ -216,7 +216,7 @@ def test_a_changed_report_is_told_what_it_does_to_its_series(folder: Path, capsy
     assert "series" not in told(0, "--dry-run") + told(0) + told(1, "--dry-run")
     changes = [
         ("k: 3", "k: 2", "with k 3 (now 2)"),
-        ("epsilon: 1", "epsilon: 2", "with epsilon 1.0 (now 2.0)"),
+        ("epsilon: 1", "epsilon: 2", "with epsilon 1 (now 2)"),
         ("name: joint", "name: peeling", "with mechanism joint (now peeling)"),
     ]
     for old, new, said in changes:

@@ -264,7 +264,7 @@ def test_a_beginning_that_was_not_charged_gives_way_to_another_question() -> Non
     change("epsilon: 4", "epsilon: 1")
     steps(0)
     change("epsilon: 1\n", "epsilon: 2\n")
-    refused(1, "window.state", "is of another series: with epsilon 1.0 (now 2.0)")
+    refused(1, "window.state", "is of another series: with epsilon 1 (now 2)")
 
 
 def test_a_lost_state_is_not_begun_anew() -> None:
@@ -297,7 +297,7 @@ def test_another_series_does_not_go_on_from_a_state() -> None:
     shutil.rmtree("out")
     for old, new, said in [
         ("k: 3", "k: 2", "k 3 (now 2)"),
-        ("epsilon: 2", "epsilon: 3", "epsilon 2.0 (now 3.0)"),
+        ("epsilon: 2", "epsilon: 3", "epsilon 2 (now 3)"),
         ("horizon: 4", "horizon: 5", "steps 4 (now 5)"),
         ("file: items.txt", "file: more.txt", "another domain"),
         ("user: 3", "user: 4", "max_items_per_user 3 (now 4)"),

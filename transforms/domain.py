@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from private_topk.transforms.columnar import Codes, as_labels
 from private_topk.transforms.composite import are_composite, composite_column
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import InvalidArgument, by_signature, verbatim
 from private_topk.transforms.labels import (
     DomainIndex,
     are_integers,
@@ -38,6 +38,7 @@ Pairs = tuple[pa.Array, pa.Array]
 """(n,) groups and (n,) items: one pair for each item of a group's list."""
 
 
+@by_signature
 @dataclass(frozen=True)
 class UnknownDomain:
     """The items are not known beforehand: only (epsilon, delta) mechanisms that hide which exist can rank them.
@@ -176,6 +177,7 @@ class PublicDomain:
         return f"{self.size:,} public items, SHA-256 {self.digest[:16]}..."
 
 
+@by_signature
 @dataclass(frozen=True)
 class RangeDomain:
     """The consecutive integers start, ..., stop - 1, which are public knowledge: ids, postal codes, IPv4 addresses.

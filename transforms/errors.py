@@ -1,6 +1,6 @@
 """The errors that say what is wrong without a word of data, and how they come from a worker to the launcher as values.
 
-How what was given and near names show in them stands here too.
+How what was given and near names show in them stands here too, and how calls are refused that lack an argument.
 """
 
 from __future__ import annotations
@@ -8,13 +8,14 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from fractions import Fraction
 from functools import wraps
-from inspect import isgeneratorfunction
+from inspect import Parameter, isgeneratorfunction, signature
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 _OTHER = re.compile(r"\{\{|\}\}|\{([a-z_]+)\}")
@@ -106,6 +107,8 @@ _KINDS: dict[str, type[Told]] = {kind.__name__: kind for kind in (*_TOLD, InputN
 _VALUE = re.compile(r"private-topk-refusal:([\w-]+=*)")
 _METHODS = ("setup", "start_bundle", "process", "finish_bundle")
 _Class = TypeVar("_Class", bound=type)
+_Door = TypeVar("_Door", bound=Callable[..., Any])
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class WorkerRefusal(RuntimeError):
@@ -229,3 +232,55 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
 
 def _plain(name: str) -> str:
     return name.lower().lstrip("-").replace("_", "-")
+
+
+def by_signature(
+    door: _Door,
+    more: Mapping[str, Any] = _NONE,
+    argument: Callable[[str], str] = str,
+    elsewhere: Mapping[str, str] = _NONE,
+) -> _Door:
+    """The same function, or class: arguments that its signature does not fit are refused, with the nearest.
+
+    Refusals do not show the way to where they arose.
+
+    Args:
+        more: the types of what its `**` takes, by names. `help` shows these too.
+        argument: the argument that stands for a field, as refusals from inside name it.
+        elsewhere: what to do without arguments that other doors have.
+    """
+    if isinstance(door, type):
+        door.__init__ = by_signature(door.__init__)  # type: ignore[misc]
+        return door
+    written, called = signature(door), door.__qualname__.removesuffix(".__init__")
+    kept = [each for each in written.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+    others = [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=of) for name, of in more.items()]
+    takes = written.replace(parameters=[*kept, *others])
+    own = [name for name in takes.parameters if name not in ("self", "cls")]
+
+    def misfit(args: tuple[Any, ...], given: Mapping[str, Any]) -> InvalidArgument | None:
+        for name in sorted(given.keys() - own):
+            remedy = elsewhere.get(name) or did_you_mean(argument(name), own, f"there are {', '.join(own)}")
+            return InvalidArgument("", f"there is no argument {verbatim(name)}", remedy)
+        try:
+            known = takes.bind_partial(*args, **given).arguments
+        except TypeError as error:  # too many by place, or one twice
+            return InvalidArgument("", f"{called} has {error}", f"give them by name: {', '.join(own)}")
+        needed = [name for name in own if takes.parameters[name].default is Parameter.empty]
+        for name in needed:
+            if name not in known:
+                return InvalidArgument(name, "must be given", f"{called} needs {', '.join(needed)}")
+        return None
+
+    @wraps(door)
+    def refusing(*args: Any, **given: Any) -> Any:  # noqa: ANN401 - of any door
+        refusal = misfit(args, given)
+        if refusal is None:
+            try:
+                return door(*args, **given)
+            except InvalidArgument as inside:
+                refusal = inside.renamed(argument)
+        raise refusal  # outside the handler, so that it has no context
+
+    refusing.__signature__ = takes  # type: ignore[attr-defined]
+    return refusing  # type: ignore[return-value]

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from private_topk.transforms.columnar import Codes, Words, mix
 from private_topk.transforms.composite import alike
 from private_topk.transforms.domain import PublicDomain
-from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.errors import InvalidArgument, by_signature
 from private_topk.transforms.mechanisms.mechanism import Mechanism
 from private_topk.transforms.mechanisms.parameters import check_parameter
 
@@ -22,6 +22,7 @@ OVERALL = "overall"
 """What the ranking of all rows is called among those of groups; of several columns, in each of them."""
 
 
+@by_signature
 @dataclass(frozen=True)
 class Groups:
     """The groups that have a ranking each, such as countries. Every one is published in every window, empty or not.

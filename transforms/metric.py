@@ -39,7 +39,7 @@ from private_topk.transforms.columnar import (
     sorted_pairs,
     sorted_sums,
 )
-from private_topk.transforms.errors import InvalidArgument, plain
+from private_topk.transforms.errors import InvalidArgument, by_signature, plain
 from private_topk.transforms.mechanisms.weighted import UNIT as WEIGHT
 from private_topk.transforms.mechanisms.weighted import Weighting
 from private_topk.transforms.release import NoiseSize
@@ -150,6 +150,7 @@ def _ones(size: int) -> Codes:
     return np.broadcast_to(np.int64(1), size)
 
 
+@by_signature
 @dataclass(frozen=True)
 class Amounts(Score):
     """Ranking by sums of amounts, such as minutes, plays or revenue, instead of by the number of users.

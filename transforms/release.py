@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 from private_topk.transforms.composite import composite, parts_of
-from private_topk.transforms.errors import InvalidArgument, install_extra, verbatim
+from private_topk.transforms.errors import InvalidArgument, by_signature, install_extra, verbatim
 from private_topk.transforms.windows import WindowBounds
 
 Label = str | tuple[str, ...]
@@ -212,6 +212,7 @@ class ReleaseKey:
         return self.derive("key id").hex()[:16]
 
 
+@by_signature
 @dataclass(frozen=True)
 class Release:
     """The key and the id of a release, which make it repeatable.

@@ -77,7 +77,7 @@ class TopK:
         max_windows_per_user: a user counts in at most so many of the windows; None for all that they are active in.
 
     Raises:
-        InvalidArgument, TypeError: naming the field, the rule and the remedy.
+        InvalidArgument: naming the field, the rule and the remedy.
     """
 
     identity_tag: ClassVar[str] = "selection"
@@ -381,10 +381,13 @@ def noise_size(
 
 
 def _check_kinds(mechanism: object, score: object) -> None:
-    """Raise TypeError unless each has the right type."""
+    """Raise InvalidArgument unless each has the right type."""
     if isinstance(mechanism, type) and issubclass(mechanism, Mechanism):
-        raise TypeError(f"mechanism must be made, such as {mechanism.__name__}(epsilon=1.0), got the class itself")
+        rule = f"must be made, such as {mechanism.__name__}(epsilon=1.0), got the class itself"
+        raise InvalidArgument("mechanism", rule)
     if not isinstance(mechanism, Mechanism):
-        raise TypeError(f"mechanism must be a Mechanism such as Joint(epsilon=1.0), got {type(mechanism).__name__}")
+        rule = f"must be a Mechanism such as Joint(epsilon=1.0), got {type(mechanism).__name__}"
+        raise InvalidArgument("mechanism", rule)
     if not isinstance(score, Score):
-        raise TypeError(f"amounts must be Amounts such as Amounts(max_value=60), got {type(score).__name__}")
+        rule = f"must be Amounts such as Amounts(max_value=60), got {type(score).__name__}"
+        raise InvalidArgument("amounts", rule)

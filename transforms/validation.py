@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
-from inspect import Parameter, signature
-from typing import ParamSpec, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, PortableOptions
@@ -13,13 +11,12 @@ from apache_beam.runners.runner import PipelineRunner
 from apache_beam.transforms import trigger, window
 
 from private_topk.transforms.asked import Asked
-from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
+from private_topk.transforms.errors import InvalidArgument, by_signature, verbatim
 from private_topk.transforms.release import ReleaseKey, not_here
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
+_Call = TypeVar("_Call", bound=Callable[..., Any])
 _LOCAL = ("SwitchingDirectRunner", "FnApiRunner")
 _ARGUMENTS = {
     **dict.fromkeys(("period_from", "period_to", "window", "slide", "time_zone"), "period"),
@@ -35,32 +32,9 @@ _OF_RUNS = dict.fromkeys(
 """What to do without arguments of whole runs."""
 
 
-def named_as_arguments(call: Callable[_P, _T]) -> Callable[_P, _T]:
-    """The same call; its refusals name arguments and not options, and do not show the way to where they arose.
-
-    One that there is none of is refused, with the nearest; `help` shows every field of what is asked.
-    """
-    written, hints = signature(call), get_type_hints(Asked)
-    kept = [each for each in written.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
-    more = [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=of) for name, of in hints.items()]
-    own = [each.name for each in (*kept, *more) if each.name != "self"]
-
-    @wraps(call)
-    def refusing(*args: _P.args, **given: _P.kwargs) -> _T:
-        try:
-            for name in sorted(given.keys() - own):
-                raise InvalidArgument(
-                    "",
-                    f"there is no argument {verbatim(name)}",
-                    _OF_RUNS.get(name) or did_you_mean(_argument(name), own, f"there are {', '.join(own)}"),
-                )
-            return call(*args, **given)
-        except InvalidArgument as refusal:
-            told = refusal.renamed(_argument)
-        raise told  # outside the handler, so that it has no context
-
-    refusing.__signature__ = written.replace(parameters=[*kept, *more])  # type: ignore[attr-defined]
-    return refusing
+def named_as_arguments(call: _Call) -> _Call:
+    """The same call, by its signature and every field of what is asked; its refusals name arguments and not options."""
+    return by_signature(call, get_type_hints(Asked), _argument, _OF_RUNS)
 
 
 def _argument(field: str) -> str:

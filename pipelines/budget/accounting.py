@@ -14,7 +14,7 @@ import numpy as np
 
 from private_topk.pipelines.budget.composition import UNITS, Total, check_delta, check_epsilon, rho_within
 from private_topk.pipelines.budget.windows import Windows
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import InvalidArgument, by_signature, verbatim
 from private_topk.transforms.mechanisms.cost import Cost, rho_of_pure
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within, largest
 from private_topk.transforms.mechanisms.mechanism import Neighbours
@@ -203,6 +203,7 @@ class Budget:
                 raise InvalidArgument(field, f"must be one of {', '.join(known)}, got {verbatim(value)}")
 
     @classmethod
+    @by_signature
     def of(
         cls,
         dataset: str,

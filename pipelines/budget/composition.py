@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from math import comb, inf
+from math import comb
+from numbers import Real as Number
 from typing import ClassVar
 
 from flint import arb
 
-from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms.cost import Cost, at_least_0
 from private_topk.transforms.mechanisms.exact.accounting import (
     about,
@@ -30,7 +31,7 @@ from private_topk.transforms.mechanisms.exact.accounting import (
     rho_within,
 )
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, relative_float
-from private_topk.transforms.mechanisms.parameters import plain
+from private_topk.transforms.mechanisms.parameters import check_parameter, plain
 
 UNITS = {
     "user-window": "one user's rows within one window",
@@ -211,8 +212,7 @@ def _exponent(value: Fraction) -> int:
 
 def check_epsilon(epsilon: Fraction | float, field: str = "epsilon") -> None:
     """Raise InvalidArgument unless a total epsilon is from 1e-100 to 1e6: beyond these it is a slip of the pen."""
-    if not 0 < epsilon < inf:
-        raise InvalidArgument(field, f"must be a positive finite number, got {plain(epsilon)}")
+    check_parameter("epsilon", epsilon)
     if epsilon > _MAX:
         raise InvalidArgument(
             field, f"must be at most 1e+06, got {plain(epsilon)}", "beyond 10 or so little is promised"
@@ -223,8 +223,8 @@ def check_epsilon(epsilon: Fraction | float, field: str = "epsilon") -> None:
 
 def check_delta(delta: Fraction | float, field: str = "delta") -> None:
     """Raise InvalidArgument unless a total delta is 0, or from 1e-100 to below 1."""
-    if not 0 <= delta < 1:
-        raise InvalidArgument(field, f"must be at least 0 and below 1, got {plain(delta)}")
+    if not isinstance(delta, Number) or not 0 <= delta < 1:
+        raise InvalidArgument(field, f"must be at least 0 and below 1, got {verbatim(repr(plain(delta)))}")
     if 0 < delta < _MIN:
         raise InvalidArgument(field, f"must be 0 or at least 1e-100, got {plain(delta)}")
 

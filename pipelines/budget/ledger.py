@@ -32,7 +32,7 @@ from private_topk.pipelines.budget.sharing import cost_of, windows_paid_for
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.differences import differences, differing, told
 from private_topk.pipelines.process import RunFailed
-from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, literal, verbatim
+from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, by_signature, literal, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.release import DRAWS, Release
 from private_topk.transforms.windows import Period, utc_text
@@ -97,6 +97,7 @@ class Request:
     stream: Mapping[str, Any] | None = field(default=None, repr=False)
 
     @classmethod
+    @by_signature
     def of(
         cls,
         ranking: Drawn,
@@ -190,6 +191,7 @@ class Ledger:
         url: SQLAlchemy's, of SQLite or PostgreSQL. Times are the database's own: of SQLite, this machine's.
     """
 
+    @by_signature
     def __init__(self, url: str) -> None:
         from private_topk.pipelines.budget.tables import Database  # SQLAlchemy, which a run without a ledger needs not
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints, overload
 
 from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.preview.expected import Begun, Expected, bent, counts_of
@@ -25,7 +26,7 @@ from private_topk.pipelines.preview.words import comparison, named, ranks_table,
 from private_topk.pipelines.question import Question
 from private_topk.transforms.asked import Asked
 from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
-from private_topk.transforms.errors import InvalidArgument, did_you_mean
+from private_topk.transforms.errors import InvalidArgument, by_signature
 from private_topk.transforms.groups import OVERALL, Groups
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name
 from private_topk.transforms.mechanisms.registry import name_of
@@ -67,7 +68,11 @@ class Effort(NamedTuple):
 _ALONE, _AMONG_MANY, _OF_STEPS = Effort(40, DRAWS, ASIDE), Effort(8, 32), Effort(100, 100)
 _SAID_ELSE = ("epsilon", "delta", "groups", "domain_range")
 """Fields of what is asked that are arguments by themselves, or that a preview knows from what is expected."""
-ASKED = (*(name for name in Asked.__annotations__ if name not in _SAID_ELSE), "privacy_unit", "period", "horizon")
+_ASKED = {name: its for name, its in get_type_hints(Asked).items() if name not in _SAID_ELSE} | {
+    "privacy_unit": str,
+    "period": Period | None,
+    "horizon": int | None,
+}
 
 
 class _Shown:
@@ -328,6 +333,7 @@ def preview(expected: Mapping[str, Expected], *args: Any, **asked: Any) -> Previ
 def preview(expected: Expected, *args: Any, **asked: Any) -> Preview: ...  # noqa: ANN401
 
 
+@partial(by_signature, more=_ASKED)
 def preview(
     expected: Expected | Mapping[str, Expected],
     k: int | Question,
@@ -337,7 +343,7 @@ def preview(
     mechanism: Mechanism | str | Iterable[str] | None = None,
     draws: int | None = None,
     tell: Callable[[str], None] = tell_nobody,
-    **asked: Any,  # noqa: ANN401 - as `ASKED` names them
+    **asked: Any,  # noqa: ANN401 - as `_ASKED` has them
 ) -> Preview | Previews:
     """A preview of what every mechanism is expected to publish of a window, and which one to take. Spends nothing.
 
@@ -353,7 +359,7 @@ def preview(
         draws: how many for each mechanism: by default 400 for those that are close to the best sequence and 40 for the
             others, for groups 32 and 8; fewer where they are slow.
         tell: is called with the name of every mechanism before it is tried.
-        asked: the fields of `ASKED`, as for `rank`: such as unknown_domain=True where the items are not public, or
+        asked: fields as for `rank`: such as unknown_domain=True where the items are not public, or
             groups_per_user, in how many groups of a window a user counts. Parameters are for those mechanisms that take
             them.
 
@@ -366,10 +372,6 @@ def preview(
     period = k.period if isinstance(k, Question) else asked.get("period")
     names, question = _names(mechanisms_of(period) if mechanism is None else mechanism), k
     if not isinstance(question, Question):
-        for name in asked:
-            if name not in ASKED:
-                known = [*ASKED, "mechanism", "draws"]
-                raise InvalidArgument(name, "is no argument of preview", did_you_mean(name, known))
         one = mechanism if isinstance(mechanism, Mechanism) else names
         question = question_of(expected, one, k=k, epsilon=epsilon, delta=delta, **asked)
     elif given := {name for name in asked if name != "parameters"} | ({"epsilon"} if epsilon is not None else set()):

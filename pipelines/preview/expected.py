@@ -29,7 +29,7 @@ from private_topk.pipelines.sample import users_per_item
 from private_topk.pipelines.select import read_counts
 from private_topk.pipelines.texts import listed, number, share, whole_or_power
 from private_topk.transforms.asked import score_of
-from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
+from private_topk.transforms.errors import InvalidArgument, by_signature, did_you_mean, verbatim
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, check_counts
 from private_topk.transforms.metric import USERS, Score
@@ -72,6 +72,7 @@ class Expected(Protocol):
         """A description of these counts, in one line."""
 
 
+@by_signature
 @dataclass(frozen=True)
 class InAmounts:
     """Expected sums of amounts: histograms are of sums, in units of the resolution.
@@ -108,6 +109,7 @@ class InAmounts:
         return f"{self.expected.summary()}{each}; sums of amounts of at most {float(self.amounts.most):g}"
 
 
+@by_signature
 @dataclass(frozen=True)
 class Reaches:
     """A shape: what share of the users hold the items of two ranks, and how many items and users there are.
@@ -199,6 +201,7 @@ class Reaches:
         )
 
 
+@by_signature
 @dataclass(frozen=True)
 class PublicCounts:
     """Counts that are public, or made up: users per item of one window, as they are after any bound of items per user.
@@ -223,6 +226,7 @@ class PublicCounts:
         return f"{self.name}: {self._checked.items:,} items, the largest count {self._checked.largest:,}"
 
 
+@by_signature
 @dataclass(frozen=True)
 class Released:
     """An earlier ranking with its noisy counts: all of it is public, and costs nothing to use again.

@@ -293,7 +293,7 @@ class Prepared:
         """The same answer as ranks."""
         k = check_k(k, self.histogram.items, self.mechanism.guarantee.domain)
         if not isinstance(bits, RandomBits):
-            raise TypeError("bits must be a RandomBits: use RandomBits.fresh() or RandomBits.keyed(key)")
+            raise InvalidArgument("bits", "must be RandomBits", "use RandomBits.fresh() or RandomBits.keyed(key)")
         if k not in self._samplers:
             self._samplers[k] = self.mechanism.sampler(self.histogram, k)
         ranks, fewer = self._samplers[k](bits.draw()), self.mechanism.guarantee.domain == "unknown"
@@ -329,7 +329,7 @@ def sensitivity(neighbours: Neighbours) -> int:
 def check_k(k: object, d: int, domain: str = "public") -> int:
     """k as an int, or a refusal."""
     if isinstance(k, bool) or not isinstance(k, Integral):
-        raise TypeError(f"k must be an integer, got {type(k).__name__}")
+        raise InvalidArgument("k", f"must be a whole number, got {type(k).__name__}")
     whole = int(k)
     if whole < 1:
         raise InvalidArgument("k", f"must be at least 1, got {whole}")

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from private_topk.transforms.errors import InvalidArgument, plain, verbatim
+from private_topk.transforms.errors import InvalidArgument, by_signature, plain, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import gaussian_scale
 from private_topk.transforms.mechanisms.exact.bits import RandomBits
@@ -37,6 +37,7 @@ def rounding() -> Any:  # noqa: ANN401 - a field
     return field(default=1, metadata={"not_in_fingerprint": reason})
 
 
+@by_signature
 @dataclass(frozen=True)
 class CountBudget:
     """What publishing noisy counts of the released items costs, on top of the mechanism's own budget.

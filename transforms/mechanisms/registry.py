@@ -8,7 +8,7 @@ from fractions import Fraction
 from importlib import import_module
 from typing import Any
 
-from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
+from private_topk.transforms.errors import InvalidArgument, by_signature, did_you_mean, verbatim
 from private_topk.transforms.mechanisms.correlated_gaussian import CorrelatedGaussian
 from private_topk.transforms.mechanisms.mechanism import Mechanism, check_stated
 from private_topk.transforms.mechanisms.noisy_order import (
@@ -54,6 +54,9 @@ _ALL: tuple[type[Mechanism], ...] = (
     RestrictedLaplace,
     WeightedGaussian,
 )
+
+for _each in _ALL:
+    by_signature(_each)
 
 MECHANISMS: dict[str, type[Mechanism]] = {mechanism.about.name: mechanism for mechanism in _ALL}
 """Every built-in mechanism by the name it has on the command line."""

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import InvalidArgument, by_signature, verbatim
 from private_topk.transforms.windows.calendar import UNITS, CalendarWindows
 from private_topk.transforms.windows.calendar import time_zone as zone_named
 from private_topk.transforms.windows.windowing import (
@@ -91,6 +91,7 @@ class Period:
             )
 
     @classmethod
+    @by_signature
     def of(
         cls,
         start: str | date,

@@ -264,7 +264,7 @@ def test_mistyped_arguments_of_preview_are_refused_with_suggestions() -> None:
     with pytest.raises(KeyError):
         found["jonit"]
     for mistake, said in (
-        ({"mechanisms": "joint"}, "mechanisms is no argument of preview: did you mean mechanism"),
+        ({"mechanisms": "joint"}, "there is no argument mechanisms: did you mean mechanism"),
         ({"mechanism": ("joint", "jonit")}, "did you mean joint"),
         ({"mechanism": Joint}, "mechanism must be a name such as joint, got"),
         ({"mechanism": []}, "mechanism must be at least one"),

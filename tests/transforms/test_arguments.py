@@ -1,0 +1,80 @@
+"""Python's doors, called wrongly: refused as any other argument, and `help` still shows what they take."""
+
+import copy
+import inspect
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import private_topk
+from private_topk import (
+    Amounts,
+    CountBudget,
+    Gaussian,
+    Groups,
+    Joint,
+    Period,
+    PrivateTopK,
+    RangeDomain,
+    Release,
+    UnknownDomain,
+    preview,
+    rank,
+)
+from private_topk.pipelines.budget import Budget, Ledger, Request
+from private_topk.pipelines.preview import PublicCounts, Reaches
+from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.mechanisms import MECHANISMS, RandomBits
+
+DOORS: list[Callable[..., Any]] = [
+    *(Amounts, CountBudget, Groups, Period.of, PrivateTopK, RangeDomain, Release, UnknownDomain, preview, rank),
+    *(Budget.of, Ledger, Request.of, PublicCounts, Reaches),
+    *MECHANISMS.values(),
+]
+
+
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__qualname__)
+def test_every_door_refuses_what_its_signature_does_not_fit(door: Callable[..., Any]) -> None:
+    shown = inspect.signature(door).parameters
+    needed = [name for name, its in shown.items() if its.default is inspect.Parameter.empty]
+    assert "self" not in shown and "given" not in shown
+    wrong: list[tuple[tuple[Any, ...], dict[str, Any], str, str]] = [
+        ((), {"no_such": 1}, "", "there is no argument no_such"),
+        (tuple([1] * 40), {}, "", "has too many positional arguments: give them by name"),
+    ]
+    if needed:
+        wrong += [((), {}, needed[0], f"must be given: {door.__qualname__} needs {', '.join(needed)}")]
+        wrong += [((1,), {needed[0]: 1}, "", f"multiple values for argument '{needed[0]}'")]
+    for args, given, field, said in wrong:
+        with pytest.raises(InvalidArgument) as caught:
+            door(*args, **given)
+        assert caught.value.field == field and said in str(caught.value) and caught.value.__context__ is None
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: Gaussian(epsilon=1.0), "delta must be given: Gaussian needs epsilon, delta"),
+        (lambda: Joint(eps=1.0), "there is no argument eps: did you mean epsilon?"),
+        (lambda: Joint(1.0, neighbors="add-remove"), "did you mean neighbours?"),
+        (lambda: PrivateTopK("2", Joint(1.0), ["a", "b"]), "k must be a whole number, got str"),
+        (lambda: Joint(1.0)([3, 2], "1", RandomBits.fresh()), "k must be a whole number, got str"),
+        (lambda: Joint(1.0)([3, 2], 1, b"bits"), "bits must be RandomBits: use"),
+        (lambda: Budget.of("plays", "1"), "epsilon must be a positive finite number, got '1'"),
+        (lambda: Budget.of("plays", 1, "0"), "delta must be at least 0 and below 1, got '0'"),
+    ],
+)
+def test_slips_of_a_newcomer_are_answered(call: Callable[[], object], said: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        call()
+    assert said in str(caught.value)
+
+
+def test_a_checked_class_is_the_same_class() -> None:
+    for made in (Gaussian(1.0, 1e-6), Groups(["a"], per_user=1), Amounts(60)):
+        assert pickle.loads(pickle.dumps(made)) == copy.deepcopy(made) == replace(made) == made
+    assert str(inspect.signature(Joint)).startswith("(epsilon: ") and "skew" in str(inspect.signature(Joint))
+    assert {"epsilon", "period", "privacy_unit"} <= inspect.signature(private_topk.preview).parameters.keys()

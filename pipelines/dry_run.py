@@ -101,11 +101,9 @@ def _privacy(report: Report, published: Iterable[Manifest]) -> str:
         for each in published
         if each.release_id != manifest.release_id and series_difference(each, manifest) is None
     ]
-    series, share = (
-        series_of([*others, msgspec.structs.replace(manifest, windows=windows)]),
-        manifest.privacy.share_of_a_window,
-    )
-    each = "" if share is None else f"; {shared_by(series)}: {in_numbers(share)} each"
+    series = series_of([*others, msgspec.structs.replace(manifest, windows=windows)])
+    share, whose = manifest.privacy.share_of_a_window, "each" if series.zcdp_of_a_window else "in this run"
+    each = "" if share is None else f"; {shared_by(series)}: {in_numbers(share)} {whose}"
     return f"{promise(series)}{each}"
 
 

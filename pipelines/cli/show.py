@@ -19,6 +19,7 @@ from private_topk.transforms.errors import InvalidArgument, did_you_mean, printa
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name, parameters_of
 
 if TYPE_CHECKING:
+    from private_topk.pipelines.budget.accounting import Books
     from private_topk.pipelines.show.published import PublishedReport
     from private_topk.pipelines.sinks.sink import Sink
 
@@ -124,7 +125,27 @@ def _books(report: PublishedReport, url: str | None) -> str:
     for release, key in {(each.release_id, each.key_id) for each in report.parts or [manifest]}:
         if (release, key) not in known:
             raise InvalidArgument("ledger", f"knows nothing of {verbatim(release)}", "give the ledger that was charged")
-    return " ".join(sentence(budget, books) for budget in books.budgets)
+    return " ".join([*(sentence(budget, books) for budget in books.budgets), *_charged_too(report, books)])
+
+
+def _charged_too(report: PublishedReport, books: Books) -> Iterator[str]:
+    """What was charged of the same windows and report name and is not here, such as a lost correction."""
+    from private_topk.pipelines.budget.windows import Windows
+
+    assert report.manifest is not None
+    within = Windows.at(report.manifest.bounds()).runs
+    here = {str(one.release_id) for each in report.parts for one in (each, *each.corrects)}
+    names = {name.partition("/")[0] for name in here}
+    gone = [
+        entry.release_id
+        for entry in books.charges
+        if entry.release_id not in here
+        and entry.release_id.partition("/")[0] in names
+        and within[0].start <= entry.windows.runs[0].start
+        and entry.windows.runs[-1].end <= within[-1].end
+    ]
+    if gone:
+        yield f"It was charged for {', '.join(gone)} too, of which no manifest is here: other numbers may leave it out."
 
 
 def _titled(report: PublishedReport, arguments: Namespace) -> PublishedReport:

@@ -138,8 +138,15 @@ class ScheduledReport(Periods):
     def _published(self) -> Iterator[Manifest]:
         """The manifests of what is published of all periods that are over."""
         for number in range(self.schedule.ended(now())):
-            manifests = (place.pair.manifest for place in self._places_of_publications(number))
+            manifests = self._manifests(number, self._places_of_publications(number))
             yield from (each for each in manifests if each is not None)
+
+    def _manifests(self, number: int, places: Iterable[Lying]) -> Iterator[Manifest | None]:
+        """The manifest of each place; tells which are lost."""
+        for place in places:
+            if place.lost_manifest:
+                self._tell(number, f"the manifest of {place.path} is lost: bring it back from a copy")
+            yield place.pair.manifest
 
     def prospects(self) -> Iterator[Fact]:
         """What is asked otherwise than in the last publication; what the ledger has of the periods, and says of the
@@ -362,10 +369,7 @@ class ScheduledReport(Periods):
                     each.windows for each in self._places_of_publications(number) if each.release != name
                 )
                 return corrected and self.is_of_another_key(number)
-            for each in found:
-                if each.lost_manifest:
-                    self._tell(number, f"the manifest of {each.path} is lost: bring it back from a copy")
-            manifests = [each.pair.manifest for each in found]
+            manifests = list(self._manifests(number, found))
             return self._noted(name, {None if each is None else each.key_id for each in manifests})
 
     def is_of_another_key(self, number: int) -> bool:

@@ -13,6 +13,7 @@ import msgspec
 
 from private_topk.pipelines.release.formats import as_text, columns_in, group_of, item_of
 from private_topk.pipelines.release.manifest import Manifest, Window
+from private_topk.pipelines.release.promise import not_corrected
 from private_topk.pipelines.show import certainty, noise
 from private_topk.transforms.errors import printable
 from private_topk.transforms.spec import TopK
@@ -148,11 +149,14 @@ class PublishedReport:
 
     @property
     def name(self) -> str:
-        """The release id, or how many there are in a series."""
-        ids = list(dict.fromkeys(str(row["release_id"]) for row in self.rows))
+        """The release id, or how many there are in a series, also of those that were corrected or are lost."""
+        parts = [str(each.release_id) for each in not_corrected(self.parts)]
+        ids = list(dict.fromkeys(parts or [str(row["release_id"]) for row in self.rows]))
         report = None if self.manifest is None else self.manifest.release_id
         if report is None and len(ids) > 1:
-            return f"{len(ids)} releases, {ids[0]} to {ids[-1]}"
+            corrected = len(self.manifest.corrects) if self.manifest is not None else 0
+            some = f", {corrected} of them corrected" if corrected else ""
+            return f"{len(ids) + corrected} releases, {ids[0]} to {ids[-1]}{some}"
         return report or (ids[0] if ids else "a ranking")
 
     @property

@@ -22,6 +22,7 @@ from private_topk.pipelines.show.words import (
     parameters,
     shared_by,
     what_is_ranked,
+    what_was_corrected,
     who_counts,
 )
 from private_topk.transforms.errors import InvalidArgument
@@ -82,8 +83,9 @@ def _facts(report: PublishedReport, books: str) -> dict[str, Any]:
         "not_counted": not_counted(report),
         "since": f" {day_of(report.changes[-1][0], report.zone)}" if report.changes and report.changes[-1][0] else "",
         "title": report.title,
-        "slug": re.sub(r"[^a-z0-9]+", "-", report.name.lower()).strip("-"),
+        "slug": re.sub(r"[^a-z0-9]+", "-", (manifest.release_id or report.title).lower()).strip("-"),
         "ranked": what_is_ranked(manifest),
+        "corrected": what_was_corrected(manifest),
         "change": change_of(privacy),
         "who_counts": who_counts(manifest),
         "symbols": in_symbols(manifest),

@@ -74,8 +74,8 @@ def not_counted(report: PublishedReport) -> list[str]:
     sentences = []
     if manifest and privacy and privacy.of_all_windows and len(manifest.bounds()) < (privacy.windows or 1):
         sentences.append(
-            f"All {privacy.windows} windows count as published once: a correction that is not shown here adds to these "
-            "numbers."
+            f"All {privacy.windows} windows count as published once, and asked as the newest one here: a correction "
+            "that is not shown here adds to these numbers, and so does a larger budget."
         )
     return sentences + (what_is_lost(report) if report.lost else [])
 
@@ -244,10 +244,15 @@ def shared_by(manifest: Manifest) -> str:
     windows = "one window" if privacy.windows == 1 else f"{privacy.windows:,} {several}"
     among = "" if bound is None else f"{bound:,} of "
     each = "" if rankings is None else f"{rankings:,} rankings of {'each of ' if privacy.windows > 1 else ''}"
-    corrected = len(manifest.corrects) if privacy.of_all_windows else 0
-    before = "one publication that was" if corrected == 1 else f"{corrected:,} publications that were"
-    more = f", and over {before} corrected" if corrected else ""
+    more = f", and over {corrected}" if privacy.of_all_windows and (corrected := what_was_corrected(manifest)) else ""
     return f"{privacy.accounting} composition over {each}{among}{windows}{more}"
+
+
+def what_was_corrected(manifest: Manifest) -> str:
+    """How many publications were corrected, which stay published; or nothing."""
+    corrected = len(manifest.corrects)
+    several = f"{corrected:,} publications that were corrected" if corrected else ""
+    return "one publication that was corrected" if corrected == 1 else several
 
 
 def what_is_ranked(manifest: Manifest | None) -> str:

@@ -236,6 +236,38 @@ def test_the_rankings_that_one_user_can_change_are_counted_over_all_that_was_pub
     assert told("days") is None, "nothing tells what became of that day"
 
 
+def test_releases_are_counted_with_those_that_were_corrected_are_lost_or_have_no_item() -> None:
+    """On the sheet and in the entry; what the ledger alone still knows of their windows is named with its sums."""
+    budget()
+    for number in (5, 6, 7):
+        charged(f"days/{number}.csv", asked(f"weekly/{number}", **day(number)))
+    charged("days/6.correction-1.csv", asked("weekly/6/correction-1", **day(6)))
+    place = Path("days/6.correction-1.manifest.json")
+    corrects = [{"report": "weekly/6", "epsilon": 1.0, "delta": 0.0}]
+    place.write_text(json.dumps(json.loads(place.read_text()) | {"corrects": corrects}))
+
+    def told(*more: str) -> tuple[str, str]:
+        done = [command("show", "days", form, "--ledger", LEDGER, *more) for form in ("--sign-off", "--registry")]
+        assert all(each.status == 0 for each in done), done
+        sheet, entry = (" ".join(each.out.split()) for each in done)
+        return sheet, entry
+
+    Path("days/5.csv").unlink()
+    sheet, entry = told()
+    assert "4 releases, weekly/5 to weekly/7, 1 of them corrected" in sheet, sheet
+    assert "in each of 3 windows, 2026-01-05 00:00 to 2026-01-08 00:00 UTC, beside one publication that was" in entry
+    assert "url_slug: daily-top-2-2026-01-06-00-00-to-2026-01-08-00-00-utc " in entry, entry
+    assert "It was charged" not in sheet + entry and "4 charges have spent" in sheet
+    for file in Path("days").glob("6.correction-1.*"):
+        file.unlink()
+    for each in told():
+        assert "added up; together epsilon 4, delta 0" in each
+        assert "It was charged for weekly/6/correction-1 too, of which no manifest is here" in each, each
+    assert "3 releases, weekly/5 to weekly/7 " in told()[0]
+    alone = command("show", "days/7.csv", "--sign-off", "--ledger", LEDGER).out
+    assert "It was charged" not in alone, "of other windows"
+
+
 def test_users_may_share_a_hash_under_every_key_of_a_series(tmp_path: Path) -> None:
     """Of two keys that a series has had, either may be the one under which two users share a hash."""
 

@@ -134,7 +134,8 @@ def _charged_too(report: PublishedReport, books: Books) -> Iterator[str]:
 
     assert report.manifest is not None
     within = Windows.at(report.manifest.bounds()).runs
-    here = {str(one.release_id) for each in report.parts for one in (each, *each.corrects)}
+    here = {str(each.release_id) for each in report.parts}
+    here |= {each.release_id for each in report.manifest.corrects}
     names = {name.partition("/")[0] for name in here}
     gone = [
         entry.release_id

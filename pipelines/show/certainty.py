@@ -1,15 +1,29 @@
 """How sure the order of a ranking is, by its published noisy counts: post-processing, which costs nothing.
 
-With probability at least 95% all true counts of a window lie in intervals around their noisy counts. Where those of the
-first p items lie above all others, the first p are the first p of the items shown.
+Where each of the first p counts is more than a gap above all others, the first p are the first p of the items shown.
+With a probability of at least 95% all that is said of one ranking is right; equal counts are in order either way. To
+be wrong of two items, their noises must differ by more than the gap, in one direction.
 
-The width. Laplace noise of standard deviation s is beyond w with probability exp(-sqrt(2) w / s), and the tails of the
-other noises that `noise_of_counts` draws are lighter. So w = s ln(n / 0.05) / sqrt(2) is enough for n counts at once,
-with 1 for whole numbers and half of what counts are rounded to. `tests/pipelines/show/test_certainty.py` compares it
-with the exact widths of all of them: up to ten counts it is at most 2.2 times as wide.
+The gap. Independent Laplace noises of standard deviation s differ by more than t, in one direction, with probability
+(2 + x) exp(-x) / 4, x = sqrt(2) t / s. Over all pairs of n counts that is to add up to 5%. Of the other noises that
+counts have (`exact/count_noise.py`), some with a part or a radius in common, it is less, but for two to four counts,
+where it is up to a tenth more. So n**2 / 2 pairs are allowed for, and not n (n - 1) / 2, which makes up for it.
+`tests/pipelines/show/test_certainty.py` compares the gap with the law of a pair of each noise.
 
-Where there is hardly any noise, counts are exact: a whole number is off only where its noise, before it is rounded, is
-at least 1/2, which has a probability of at most 4 s**2 (Chebyshev). At most 0.05 / n is enough for n counts at once.
+Whole numbers. To round two noises, and two counts to multiples, moves their difference by at most what counts are
+rounded to. The variance of noise is at most 1/12 above that of the same noise rounded, if its density falls to both
+sides, and that of Laplace noise 1/6 above that of discrete noise of its scale. So s**2 + 1/6 stands for s**2.
+
+Counts that come with the draw: the noise that has chosen the n items is that of their counts, and the gap is the same.
+Let t be the (n - 1)-th largest noisy count of all items but two; these are both shown if both of theirs are above it.
+Given that, a wrong order is likeliest if their true counts are equal, as the larger one's noisy count grows with it
+(monotone likelihood ratio: the densities are log-concave). If they are equal, the lesser noisy count of two is the
+smaller the further they differ (log-concave again), so that being above t makes no difference likelier to be large. So
+a pair that is shown is no likelier to be wrong than one that was not chosen by noise, and n (n - 1) / 2 pairs are
+shown. Noises with a radius in common are such noises given the radius.
+
+Where there is hardly any noise, counts are exact, and rounding turns no order: a whole noise is not 0 with probability
+at most s**2 (Markov). Of counts that come with the draw no noise of any item may be above 0: `noise_95` tells that.
 """
 
 from __future__ import annotations
@@ -21,32 +35,37 @@ from itertools import accumulate
 _ERROR = 0.05
 
 
-def half_width(stddev: float, number: int, unit: float = 1, rounded_to: float = 1) -> float:
-    """How far any of so many noisy counts may be off, with a probability of at least 95% for all of them together.
+def least_gap(stddev: float, number: int, unit: float = 1, rounded_to: float = 1, of_all: float | None = None) -> float:
+    """How far one of so many noisy counts must be above another to be the larger one: all of them, with 95%.
 
     Args:
         unit: what counts are multiples of before they are rounded.
+        of_all: how far any count may be off, shown or not, of counts that come with the draw.
     """
-    if number * (2 * stddev / unit) ** 2 <= _ERROR:
-        return rounded_to / 2 if rounded_to > unit else 0
-    return stddev * math.log(number / _ERROR) / math.sqrt(2) + unit + rounded_to / 2
+    if stddev * math.sqrt(number / _ERROR) <= unit if of_all is None else 2 * of_all <= rounded_to:
+        return 0
+    x = 0.0
+    for _ in range(50):  # a contraction: (2 + x) exp(-x) / 4 times the pairs is the error
+        x = math.log((2 + x) * number**2 / 2 / (4 * _ERROR))
+    return math.hypot(stddev, unit / math.sqrt(6)) * x / math.sqrt(2) + rounded_to
 
 
-def blocks(counts: Sequence[float], width: float) -> Iterator[tuple[int, int]]:
+def blocks(counts: Sequence[float], gap: float) -> Iterator[tuple[int, int]]:
     """The first and last place of each run of items that may be in any order; of one item where its place is certain.
 
     Args:
         counts: in order of rank.
+        gap: `least_gap`.
     """
     lowest = list(accumulate(counts, min))  # of the first so many
     highest = list(accumulate(reversed(counts), max))[::-1]  # of those from there on
-    cuts = [place for place in range(1, len(counts)) if lowest[place - 1] - width > highest[place] + width]
+    cuts = [place for place in range(1, len(counts)) if lowest[place - 1] - highest[place] > gap]
     yield from zip([0, *cuts], [*cuts, len(counts)], strict=True)
 
 
-def in_words(counts: Sequence[float], width: float) -> str:
+def in_words(counts: Sequence[float], gap: float) -> str:
     """How sure the order is, in one sentence."""
-    found = [(first + 1, last) for first, last in blocks(counts, width)]
+    found = [(first + 1, last) for first, last in blocks(counts, gap)]
     certain = [str(first) for first, last in found if first == last]
     loose = [f"{first} to {last}" for first, last in found if first != last]
     if not certain and len(loose) == 1:

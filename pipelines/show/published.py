@@ -72,9 +72,8 @@ class Listing(NamedTuple):
         stddev = next((row["noise_stddev"] for row in self.rows if row.get("noise_stddev") is not None), None)
         if stddev is None or self.steps is None or not self.ranked or len(counts) < 2:
             return ""
-        if self.helped:  # the width for all items at once, of which these are the ones that noise has raised
-            return certainty.in_words(counts, max(row["noise_95"] for row in self.rows))
-        return certainty.in_words(counts, certainty.half_width(stddev, len(counts), *self.steps))
+        of_all = max(row["noise_95"] for row in self.rows) if self.helped else None
+        return certainty.in_words(counts, certainty.least_gap(stddev, len(counts), *self.steps, of_all))
 
     @property
     def bias(self) -> str:

@@ -183,6 +183,7 @@ def how_to_read(report: PublishedReport) -> list[str]:
     manifest, listings = report.manifest, report.listings()
     several = len({(listing.start, listing.end) for listing in listings}) > 1
     series = manifest is not None and manifest.to_date is not None
+    together = "all items of a ranking together" if manifest and manifest.draws_counts else "each item by itself"
     sentences = {
         what_is_ranked(manifest): True,
         "This ranking is a set: the items stand in the order of the public list, or in alphabetical order, and not "
@@ -196,7 +197,9 @@ def how_to_read(report: PublishedReport) -> list[str]:
         "Noise is drawn anew in every window: an item that moves by a place or two from one window to the next may not "
         "have moved at all.": several and not series,
         "Counts have noise of their own and may be below zero. Where a range is shown, the true count lies in it with "
-        "a probability of at least 95%, for each item by itself.": any(listing.counted for listing in listings),
+        f"a probability of at least 95%, for {together}.": any(listing.counted for listing in listings),
+        "How sure an order is follows from the differences of counts, for all items of a ranking together. It may be "
+        "certain though the ranges of two counts overlap.": any(listing.certainty for listing in listings),
     }
     changes = (f"{each}." for each in changes_of(report))
     return [*(sentence for sentence, applies in sentences.items() if applies), *changes, *why_short(report)]

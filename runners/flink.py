@@ -401,10 +401,11 @@ class _WatchedJob(PipelineResult):
     def wait_until_finish(self, duration: int | None = None) -> Any:  # noqa: ANN401 - a state, as text
         try:
             return self._job.wait_until_finish(duration)
-        except RuntimeError:
-            if self._watch.refusal is not None:
-                raise self._watch.refusal from None
-            raise
+        except RuntimeError as error:
+            # What a worker refuses is not always the last message: on a busy machine others fail with it.
+            said = [message.message_response.message_text for message in self._job._messages]
+            told = self._watch.refusal or told_in("\n".join([str(error), *said]))
+            raise told or _ended(self._job._state, said) from None
 
 
 class _Handle(JobServiceHandle):
@@ -509,13 +510,19 @@ class JobManager:
         ]
 
 
+_LOOK = "look at the logs of the task managers and the Python workers"
+
+
 def _in_vain(times: int, cause: str) -> InvalidArgument:
-    return InvalidArgument(
-        "",
-        f"the job on Flink failed {times} times in a row and came no further, the last time with {verbatim(cause)}, so "
-        "it was cancelled",
-        "look at the logs of the task managers and the Python workers",
-    )
+    rule = f"the job on Flink failed {times} times in a row and came no further, the last time with {verbatim(cause)}"
+    return InvalidArgument("", f"{rule}, so it was cancelled", _LOOK)
+
+
+def _ended(state: str, messages: Sequence[str]) -> InvalidArgument:
+    """How a job has ended early, with the kind of what its job server said last: the text may hold data."""
+    kind = re.match(r"[\w.$]+", next(filter(None, reversed(messages)), ""))
+    cause = f" ({kind[0].rpartition('.')[2]})" if kind else ""
+    return InvalidArgument("", f"the job on Flink ended as {state}{cause}", _LOOK)
 
 
 _END_OF_TIME = 9_223_371_950_454_775
@@ -653,8 +660,8 @@ class Watch(threading.Thread):
             others = [job for job in self._manager.not_over() if job["name"] != self._name]
             held = [f"{job['name']} (cancelled by {self._manager.how_to_cancel(job)})" for job in others]
             self._say_once(
-                f"Flink: the job waits for slots: {cluster['slots-available']} of {cluster['slots-total']} are free, of "
-                f"{cluster['taskmanagers']} task managers"
+                f"Flink: the job waits for slots: {cluster['slots-available']} of {cluster['slots-total']} are free, "
+                f"of {cluster['taskmanagers']} task managers"
                 + (f"; other jobs are {' and '.join(held)}" if held else "")
                 + ". Start task managers, or cancel a job or this one and give a smaller --parallelism"
             )

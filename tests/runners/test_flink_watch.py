@@ -16,6 +16,7 @@ from typing import Any
 
 import apache_beam as beam
 import pytest
+from apache_beam.runners.runner import PipelineResult
 
 from private_topk.runners import flink
 from private_topk.runners.flink import JobManager, Watch
@@ -304,6 +305,36 @@ def test_an_order_that_a_new_job_manager_does_not_know_is_given_again(manager: S
 class RefusesDoFn(beam.DoFn):
     def process(self, element: object) -> None:
         raise InvalidArgument("", "menu.txt cannot be read", "write it again")
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_the_cause_of_a_failed_job_is_found_in_all_that_its_server_says(refused: bool, address: str) -> None:
+    """The text of a refusal, though another failure came after it; otherwise the last one's kind, not its text."""
+    with pytest.raises(WorkerRefusal) as refusal:
+        RefusesDoFn().process(None)
+    texts = ["".join(format_exception(refusal.value))] if refused else []
+    texts += ["", "org.flink.NoResourceAvailableException: of alice", ""]
+    messages = [SimpleNamespace(message_response=SimpleNamespace(message_text=text)) for text in texts]
+
+    class Failed(PipelineResult):
+        _messages, _state = messages, "FAILED"
+
+        def wait_until_finish(self, duration: int | None = None) -> None:
+            raise RuntimeError(f"Pipeline failed in state FAILED: {texts[-2]}")
+
+        metrics = cancel = wait_until_finish
+
+    watching = Watch(JobManager(address), "job", True, threading.Event())
+    job = flink._WatchedJob(Failed("FAILED"), watching, watching.cancel)
+    said = "menu.txt cannot be read: write it again"
+    if not refused:
+        said = (
+            "the job on Flink ended as FAILED (NoResourceAvailableException): look at the logs of the task managers "
+            "and the Python workers"
+        )
+    with pytest.raises(InvalidArgument) as caught:
+        job.wait_until_finish()
+    assert str(caught.value) == said
 
 
 def test_a_refusal_of_a_worker_ends_the_job(manager: StubJobManager, address: str) -> None:

@@ -121,10 +121,11 @@ class Announcer:
         if left:
             closes, total = self._closes(left[0]), len(self._closing)
             are = "is" if len(left) == 1 else "are"
+            comes = "closed" if self._live and self._closing[left[0]] < time.time() else "closes"
             clock = "" if self._live else " by the clock of the source"
             self._say(
                 Line(
-                    f"{len(left):,} of {total:,} windows {are} left; the next closes at {closes}{clock}",
+                    f"{len(left):,} of {total:,} windows {are} left; the next {comes} at {closes}{clock}",
                     event="waiting",
                     next_window=left[0],
                     closes=closes,

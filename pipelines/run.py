@@ -36,6 +36,7 @@ from private_topk.pipelines.standing import (
     check_repeat,
     count_published,
     how_it_stands,
+    is_finished,
     windows_of,
 )
 from private_topk.runners import Launch, Line, UnknownArgument, check_arguments, prepare
@@ -109,7 +110,9 @@ def check(report: Report, launch: Launch) -> None:
     report.check_complete()  # before the input is listed
     with about_the_output(report.sink.uri):
         report.sink.check(report.windows, report.reads(), question.release)
-    report.source.check(report.windows)
+    finished = is_finished(report)
+    if not finished:
+        report.source.check(report.windows)
     if report.source.integer_items:
         check_digits("domain", kind_of(pa.int64()), question.top_k.domain)
     with about_the_output(report.sink.uri):
@@ -122,7 +125,7 @@ def check(report: Report, launch: Launch) -> None:
             f"{launch.runner} would hand this stream over to a launcher, and nobody would watch what is published",
             "start the stream without --template_location, or let a flex template rank files",
         )
-    if not launch.remote:  # where the key may not be read here, the workers look
+    if not launch.remote and not finished:  # where the key may not be read here, the workers look
         _check_record(report)
     if launch.holding_tasks:
         launch.check_size(report.source.stored_bytes())
@@ -135,7 +138,7 @@ def check(report: Report, launch: Launch) -> None:
 
 def _check_record(report: Report) -> None:
     record = report.input_record()
-    if record is None or count_published(report) == windows_of(report):
+    if record is None:
         return
     check_record_kept(report)
     with of_field("input"):
@@ -191,8 +194,8 @@ class _Running:
     def __init__(self, report: Report, launch: Launch, again: str) -> None:
         self._report, self._launch, self._again, self._live = report, launch, again, RunState()
         self._before = 0 if report.question.release.key.in_memory else count_published(report)
-        # Where all is published no second answer can follow, and its input may have gone.
-        self._record = None if self._before == windows_of(report) else report.input_record()
+        self._finished = is_finished(report)
+        self._record = None if self._finished else report.input_record()
         # Before the pipeline is built, whose readers hold what they read against the input that was identified here.
         self._request = None if report.account is None else report.request()
         check_adopted(report)
@@ -206,7 +209,8 @@ class _Running:
         pipeline = beam.Pipeline(runner=self._launch.runner, options=self._launch.options)
         try:
             with exact_counters(show_exact_counters), _no_notebook(), _explained():
-                build(pipeline, self._report, self._launch, self._live, self._record)
+                if not self._finished:
+                    build(pipeline, self._report, self._launch, self._live, self._record)
             yield pipeline
         finally:
             self._live.close()
@@ -255,13 +259,11 @@ class _Running:
 
         A stream keeps what is published. A batch draws it again, and fails if that comes out otherwise.
         """
-        uri, windows = printable(self._report.sink.uri), windows_of(self._report)
-        if self._before != windows or self._report.source.bounded:
-            return False
-        if say is not None:
-            told = f"all {windows:,} windows are published in {uri}: nothing is left to do"
+        if self._finished and say is not None:
+            windows = windows_of(self._report)
+            told = f"all {windows:,} windows are published in {printable(self._report.sink.uri)}: nothing is left to do"
             say(Line(told, event="standing", published=windows, of=windows))
-        return True
+        return self._finished
 
     @contextmanager
     def ending(self) -> Iterator[None]:

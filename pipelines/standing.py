@@ -41,6 +41,12 @@ def count_published(report: Report) -> int | None:
     return None if found is None else sum(each.windows for each in found)
 
 
+def is_finished(report: Report) -> bool:
+    """Whether all windows of a stream are published. Then no second answer can follow, and its input may have gone."""
+    named = not report.source.bounded and not report.question.release.key.in_memory
+    return named and count_published(report) == windows_of(report)
+
+
 def check_adopted(report: Report) -> None:
     """Raise InvalidArgument if this release is published, and the ledger that is to pay was never charged for it."""
     if report.account is not None:

@@ -160,7 +160,20 @@ def _launch(options: PipelineOptions, runner: FlinkJobRunner) -> Launch:
     if tasks < 1 and flink.flink_master in _EMBEDDED and not options.view_as(PortableOptions).job_endpoint:
         tasks = os.cpu_count() or 1
     holding = 0 if options.view_as(StandardOptions).streaming else max(tasks, 0)
+    if runner.rest:  # whether or not a job will be started: a repeat of what is published starts none
+        manager, kind = JobManager(runner.rest), _kind(options)
+        for job in manager.not_over():
+            if job["name"].rpartition("-")[0] == kind:
+                say_on_stderr(
+                    f"Flink: {job['name']} is on this cluster. If its launcher was killed, nothing else ends it: "
+                    f"cancel it with {manager.how_to_cancel(job)}"
+                )
     return Launch("flink", runner, options, answered=runner.answered, holding_tasks=holding)
+
+
+def _kind(options: PipelineOptions) -> str:
+    """What the names of jobs begin with that this command starts, now or again."""
+    return options.view_as(GoogleCloudOptions).job_name or "private-topk"
 
 
 def _mini_cluster(options: PipelineOptions) -> tuple[str, dict[str, Any]]:
@@ -358,7 +371,7 @@ class FlinkJobRunner(LoopbackRunner, FlinkRunner):
 
     def run_portable_pipeline(self, pipeline: Any, options: PipelineOptions) -> PipelineResult:  # noqa: ANN401
         google = options.view_as(GoogleCloudOptions)  # where Beam keeps a job's name, which is made unique
-        google.job_name = f"{google.job_name or 'private-topk'}-{secrets.token_hex(4)}"
+        google.job_name = f"{_kind(options)}-{secrets.token_hex(4)}"
         result = super().run_portable_pipeline(pipeline, options)
         if self.rest:
             streaming = options.view_as(StandardOptions).streaming
@@ -388,10 +401,11 @@ class _WatchedJob(PipelineResult):
     def wait_until_finish(self, duration: int | None = None) -> Any:  # noqa: ANN401 - a state, as text
         try:
             return self._job.wait_until_finish(duration)
-        except RuntimeError:
-            if self._watch.refusal is not None:
-                raise self._watch.refusal from None
-            raise
+        except RuntimeError as error:
+            # What a worker refuses is not always the last message: on a busy machine others fail with it.
+            said = [message.message_response.message_text for message in self._job._messages]
+            told = self._watch.refusal or told_in("\n".join([str(error), *said]))
+            raise told or _ended(self._job._state, said) from None
 
 
 class _Handle(JobServiceHandle):
@@ -426,7 +440,14 @@ class JobManager:
 
     def cancel(self, job: str) -> None:
         """Order a job to end now."""
-        self._ask(Request(f"{self.address}/jobs/{job}?mode=cancel", method="PATCH"))
+        self._ask(Request(self._cancelling(job), method="PATCH"))
+
+    def how_to_cancel(self, job: Mapping[str, Any]) -> str:
+        """The command that does so."""
+        return f"`curl -X PATCH '{self._cancelling(job['jid'])}'`"
+
+    def _cancelling(self, job: str) -> str:
+        return f"{self.address}/jobs/{job}?mode=cancel"
 
     def _ask(self, request: Request) -> Any:  # noqa: ANN401
         try:
@@ -448,6 +469,9 @@ class JobManager:
     def jobs(self) -> list[dict[str, Any]]:
         """The jobs, each with `jid`, `name`, `state` and the number of tasks by their state."""
         return (self.get("jobs/overview") or {}).get("jobs", [])
+
+    def not_over(self) -> list[dict[str, Any]]:
+        return [job for job in self.jobs() if job["state"] not in _OVER]
 
     def has_come_to(self, job: str, moment: int) -> bool:
         """Whether the watermarks of all subtasks after a source have reached a moment, in milliseconds.
@@ -486,13 +510,19 @@ class JobManager:
         ]
 
 
+_LOOK = "look at the logs of the task managers and the Python workers"
+
+
 def _in_vain(times: int, cause: str) -> InvalidArgument:
-    return InvalidArgument(
-        "",
-        f"the job on Flink failed {times} times in a row and came no further, the last time with {verbatim(cause)}, so "
-        "it was cancelled",
-        "look at the logs of the task managers and the Python workers",
-    )
+    rule = f"the job on Flink failed {times} times in a row and came no further, the last time with {verbatim(cause)}"
+    return InvalidArgument("", f"{rule}, so it was cancelled", _LOOK)
+
+
+def _ended(state: str, messages: Sequence[str]) -> InvalidArgument:
+    """How a job has ended early, with the kind of what its job server said last: the text may hold data."""
+    kind = re.match(r"[\w.$]+", next(filter(None, reversed(messages)), ""))
+    cause = f" ({kind[0].rpartition('.')[2]})" if kind else ""
+    return InvalidArgument("", f"the job on Flink ended as {state}{cause}", _LOOK)
 
 
 _END_OF_TIME = 9_223_371_950_454_775
@@ -560,8 +590,6 @@ class Watch(threading.Thread):
                         "does not that was started anew without high availability"
                     )
                 if job is not None:
-                    if not state:
-                        self._say_whose_launcher_may_be_gone()
                     state = job["state"]
                     self.look(job["jid"], state, job["tasks"])
             except Exception as error:  # an unexpected answer must not end the watch, since then the job would not end
@@ -569,18 +597,6 @@ class Watch(threading.Thread):
 
     def _job(self) -> dict[str, Any] | None:
         return next((job for job in self._manager.jobs() if job["name"] == self._name), None)
-
-    def _say_whose_launcher_may_be_gone(self) -> None:
-        """Name other jobs of the same kind: a killed launcher leaves its job, which keeps its slots, and which its next
-        launcher does not know.
-        """
-        kind = self._name.rpartition("-")[0]
-        for job in self._manager.jobs():
-            if job["name"] != self._name and job["name"].rpartition("-")[0] == kind and job["state"] not in _OVER:
-                self._say_once(
-                    f"Flink: {job['name']} is on this cluster too. If its launcher was killed, cancel it: nothing else "
-                    "ends it, and it keeps its slots"
-                )
 
     def cancel(self) -> None:
         """Cancel the job, and wait until the cluster says that it is over. If it does not, the job is named."""
@@ -637,13 +653,17 @@ class Watch(threading.Thread):
         """Report missing slots: a job waits for them if none of its tasks runs; if some do, others run after them."""
         busy = tasks["running"] + tasks["initializing"] + tasks["deploying"] + tasks["canceling"]
         cluster = self._manager.overview() if not busy and state in ("CREATED", "RUNNING") else {}
-        free = cluster.get("slots-available", 0)
-        # Some slots may be free and yet too few: then tasks stay scheduled, which otherwise lasts a moment only.
-        if self._lasts("starved", bool(cluster) and (not free or bool(tasks.get("scheduled")))):
-            total, managers = cluster["slots-total"], cluster["taskmanagers"]
+        # Some slots may be free and yet too few: then the job stays created (by the adaptive scheduler) or its tasks
+        # scheduled, which otherwise last a moment only.
+        waits = state == "CREATED" or tasks.get("scheduled") or not cluster.get("slots-available")
+        if self._lasts("starved", bool(cluster and waits)):
+            others = [job for job in self._manager.not_over() if job["name"] != self._name]
+            held = [f"{job['name']} (cancelled by {self._manager.how_to_cancel(job)})" for job in others]
             self._say_once(
-                f"Flink: the job waits for slots: {free} of {total} are free, of {managers} task managers. "
-                "Start task managers, or cancel the job and give a smaller --parallelism"
+                f"Flink: the job waits for slots: {cluster['slots-available']} of {cluster['slots-total']} are free, "
+                f"of {cluster['taskmanagers']} task managers"
+                + (f"; other jobs are {' and '.join(held)}" if held else "")
+                + ". Start task managers, or cancel a job or this one and give a smaller --parallelism"
             )
 
     def _lasts(self, what: str, holds: bool) -> bool:

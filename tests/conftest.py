@@ -146,11 +146,11 @@ def _stop_servers() -> None:
     resource_tracker._resource_tracker._stop()
     module = sys.modules.get("apache_beam.utils.subprocess_server")
     if module is not None:
-        cache = module.SubprocessServer._cache
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)  # Beam leaves the pipe from a server open
-            for owner in list(cache._live_owners):
-                cache.purge(owner)
+            for server in gc.get_objects():  # by their own `stop`: Beam will call it once more, which then does nothing
+                if issubclass(type(server), module.SubprocessServer):
+                    server.stop()
 
 
 def _left_running() -> dict[int, str]:

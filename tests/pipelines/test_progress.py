@@ -53,7 +53,7 @@ def test_each_window_is_told_once_with_its_lag_and_what_is_next() -> None:
     announcer.announce({LABELS[0]: FIRST_CLOSES + 2.25})
     assert said == [
         "published 20260101T000000Z--20260101T010000Z to out, 2.2 s after it closed",
-        "7 of 8 windows are left; the next closes at 2026-01-01T02:05:00Z",
+        "7 of 8 windows are left; the next closed at 2026-01-01T02:05:00Z",
     ]
     assert [line.facts for line in said] == [
         {"event": "published", "window": LABELS[0], "output": "out", "lag_seconds": 2.2},
@@ -64,6 +64,14 @@ def test_each_window_is_told_once_with_its_lag_and_what_is_next() -> None:
     assert said[2:] == [
         f"published {label} to out, {lag:.1f} s after it closed" for label, lag in zip(LABELS[1:], lags, strict=True)
     ]
+
+
+def test_what_is_to_come_is_told_as_such() -> None:
+    said: list[Line] = []
+    begin = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    period = Period(begin, begin + timedelta(hours=2), timedelta(hours=1))
+    Announcer(period, "out", True, said.append).say_what_is_next()
+    assert said[0].startswith("2 of 2 windows are left; the next closes at ")
 
 
 def test_a_window_of_an_earlier_run_is_announced_only_if_rewritten() -> None:

@@ -9,16 +9,19 @@ import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
+from pathlib import Path
 from traceback import format_exception
 from types import SimpleNamespace
 from typing import Any
 
 import apache_beam as beam
 import pytest
+from apache_beam.runners.runner import PipelineResult
 
 from private_topk.runners import flink
 from private_topk.runners.flink import JobManager, Watch
 from private_topk.transforms.errors import InvalidArgument, WorkerRefusal, crosses
+from tests.pipelines.support import command, options, write
 
 END = 9_223_372_036_854_775_807
 VERTICES = [
@@ -140,7 +143,7 @@ def watch(address: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[s
         watching = Watch(JobManager(address), "job", streaming, event, said.append, patience)
         if looks:
             for _ in range(looks):
-                job = JobManager(address).jobs()[0]
+                job = JobManager(address).jobs()[-1]
                 watching.look("j", job["state"], job["tasks"])
         else:
             happens, number = {**(before or {}), until: event.set} if until else before or {}, count(1)
@@ -176,17 +179,36 @@ def test_a_job_is_over_when_all_is_published_though_its_clocks_stand_still(
     assert watch(answered=True) == [] and manager.orders == STOPPED
 
 
-def test_the_job_of_a_killed_launcher_is_named(manager: StubJobManager, address: str) -> None:
-    """Its next launcher starts another one, which waits for the slots of the first."""
-    names = {"private-topk-old": "RUNNING", "private-topk-gone": "CANCELED", "another-job": "RUNNING"}
-    manager.others = [{"name": name, "state": state} for name, state in names.items()]
-    said: list[str] = []
-    manager.name, manager.state = "private-topk-new", "FINISHED"
-    watching = Watch(JobManager(address), manager.name, True, threading.Event(), said.append)
-    watching.start()
-    watching.join(30)
-    assert [line.split(" is on this cluster too. If its launcher was killed, cancel it")[0] for line in said] == [
-        "Flink: private-topk-old"
+def test_the_job_of_a_killed_launcher_is_named(
+    manager: StubJobManager, address: str, tmp_path: Path, capfd: pytest.CaptureFixture
+) -> None:
+    """Also by a repeat of what is published, which starts no job: nothing else would ever name it."""
+    manager.name = "private-topk-old"
+    manager.others = [
+        {"jid": "o", "name": name, "state": state}
+        for name, state in {"private-topk-gone": "CANCELED", "another-job": "RUNNING"}.items()
+    ]
+    rows = [{"user": "u", "item": "a", "time": f"2026-01-0{day}T12:00:00Z"} for day in (5, 7)]
+    asked = {
+        "input": write(tmp_path / "a.jsonl", rows).parent / "*.jsonl",
+        "clock": "event",
+        "domain": write(tmp_path / "items.txt", "a\nb\n"),
+        "window": "1d",
+        "from_": "2026-01-05",
+        "to": "2026-01-06",
+        "release_key": f"file:{write(tmp_path / 'key', 'a key of enough bytes')}",
+        "release_id": "r",
+        "output": tmp_path / "out",
+    }
+    words = ["stream", *options(**asked), "--k=1", "--epsilon=1"]
+    assert command(*words).status == 0 and "is on this cluster" not in capfd.readouterr().err
+    flink = ["--runner=flink", f"--flink_master={address}", f"--job_endpoint={address}"]
+    again = command(*words, *flink, "--environment_type=EXTERNAL", f"--environment_config={address}")
+    said = again.err + capfd.readouterr().err
+    assert again.status == 0 and "nothing is left to do" in said, said
+    assert [line for line in said.splitlines() if line.startswith("Flink:")] == [
+        "Flink: private-topk-old is on this cluster. If its launcher was killed, nothing else ends it: cancel it with "
+        f"`curl -X PATCH 'http://{address}/jobs/j?mode=cancel'`"
     ]
 
 
@@ -222,12 +244,15 @@ def test_restarts_and_missing_slots_are_said(manager: StubJobManager, watch: Cal
     manager.state = "CREATED"
     assert watch(answered=False, looks=3) == [], "for less than twenty seconds"
     said = watch(answered=False, looks=3, patience=0)
-    assert len(said) == 1 and "waits for slots: 0 of 4 are free, of 2 task managers" in said[0]
-    manager.free = 1
-    assert watch(answered=False, looks=3, patience=0) == []
-    manager.scheduled = 3
+    assert len(said) == 1 and "waits for slots: 0 of 4 are free, of 2 task managers. Start" in said[0]
+    manager.free, manager.others = 1, [{"jid": "o", "name": "its-holder", "state": "RUNNING"}]
     said = watch(answered=False, looks=3, patience=0)
     assert len(said) == 1 and "1 of 4 are free" in said[0] and "smaller --parallelism" in said[0]
+    assert "; other jobs are its-holder (cancelled by `curl -X PATCH '" in said[0] and "/jobs/o?mode=cancel'" in said[0]
+    manager.state = "RUNNING"
+    assert watch(answered=False, looks=3, patience=0) == [], "its next tasks are about to be scheduled"
+    manager.scheduled = 3
+    assert "1 of 4 are free" in watch(answered=False, looks=3, patience=0)[0]
 
 
 def test_the_cause_is_said_however_many_failures_there_were(manager: StubJobManager, address: str) -> None:
@@ -280,6 +305,36 @@ def test_an_order_that_a_new_job_manager_does_not_know_is_given_again(manager: S
 class RefusesDoFn(beam.DoFn):
     def process(self, element: object) -> None:
         raise InvalidArgument("", "menu.txt cannot be read", "write it again")
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_the_cause_of_a_failed_job_is_found_in_all_that_its_server_says(refused: bool, address: str) -> None:
+    """The text of a refusal, though another failure came after it; otherwise the last one's kind, not its text."""
+    with pytest.raises(WorkerRefusal) as refusal:
+        RefusesDoFn().process(None)
+    texts = ["".join(format_exception(refusal.value))] if refused else []
+    texts += ["", "org.flink.NoResourceAvailableException: of alice", ""]
+    messages = [SimpleNamespace(message_response=SimpleNamespace(message_text=text)) for text in texts]
+
+    class Failed(PipelineResult):
+        _messages, _state = messages, "FAILED"
+
+        def wait_until_finish(self, duration: int | None = None) -> None:
+            raise RuntimeError(f"Pipeline failed in state FAILED: {texts[-2]}")
+
+        metrics = cancel = wait_until_finish
+
+    watching = Watch(JobManager(address), "job", True, threading.Event())
+    job = flink._WatchedJob(Failed("FAILED"), watching, watching.cancel)
+    said = "menu.txt cannot be read: write it again"
+    if not refused:
+        said = (
+            "the job on Flink ended as FAILED (NoResourceAvailableException): look at the logs of the task managers "
+            "and the Python workers"
+        )
+    with pytest.raises(InvalidArgument) as caught:
+        job.wait_until_finish()
+    assert str(caught.value) == said
 
 
 def test_a_refusal_of_a_worker_ends_the_job(manager: StubJobManager, address: str) -> None:

@@ -9,10 +9,13 @@ import hmac
 from fractions import Fraction
 from pathlib import Path
 
+# First, since it loads Beam without its warning that Google's client is missing.
+from private_topk import ReleaseKey
+
+# isort: split
 import apache_beam as beam
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-from private_topk import ReleaseKey
 from private_topk.pipelines.budget import Cost, Request, Windows, charge
 
 KEY = ReleaseKey.parse("file:release.key")

@@ -12,19 +12,25 @@ test_charged_ranking.py.
 import argparse
 import hmac
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+# First, since it loads Beam without its warning that Google's client is missing.
+from private_topk import Period, PrivateTopK, Ranking, Release, ReleaseKey
+
+# isort: split
 import apache_beam as beam
 from apache_beam.transforms.window import TimestampedValue
 
-from private_topk import Period, PrivateTopK, Ranking, Release, ReleaseKey
 from private_topk.pipelines.budget import Request, charge
-from private_topk.runners import prepare
+from private_topk.runners import UnknownArgument, prepare
+from private_topk.transforms.errors import InvalidArgument, verbatim
 
 DISHES = ["cake", "scone", "soup", "tea"]  # the menu, which everybody knows
+HEADER = b"user,dish,time"
 WEEK = Period.of("2026-01-05", "2026-01-12", "1d")
 
 
@@ -36,10 +42,10 @@ class Order(NamedTuple):
 beam.coders.registry.register_coder(Order, beam.coders.RowCoder)  # else other processes look for it in their __main__
 
 
-def order(line: str) -> Iterator[TimestampedValue]:
+def order(line: bytes) -> Iterator[TimestampedValue]:
     """The order on a line; none where it cannot be read: one person's row must not end a job that is paid for."""
     try:
-        user, dish, text = line.split(",")
+        user, dish, text = line.decode().split(",")
         time = datetime.fromisoformat(text)
     except ValueError:
         return
@@ -71,14 +77,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
         release=Release(key, f"dishes/{WEEK.start:%Y-%m-%d}"),  # an id from public knowledge only
         waits_for_timers=launch.waits_for_timers,
     )
-    content = Path(given.orders).read_bytes()
+    try:
+        content = Path(given.orders).read_bytes()
+    except OSError as error:
+        raise InvalidArgument("orders", f"{verbatim(given.orders)} cannot be read: {error.strerror}") from None
+    if content.splitlines()[:1] != [HEADER]:
+        raise InvalidArgument("orders", f"{verbatim(given.orders)} must begin with the line {HEADER.decode()}")
     # The same id, key and orders are a repeat; other orders under this id are refused.
     fingerprint = hmac.digest(key.derive("input"), content, "sha256").hex()
     request = Request.of(rank, dataset="orders", fingerprint=fingerprint)
     with charge(request, given.ledger), beam.Pipeline(launch.runner, launch.options) as pipeline:
-        lines = pipeline | beam.io.ReadFromText(given.orders, skip_header_lines=1)
+        lines = pipeline | beam.io.ReadFromText(given.orders, skip_header_lines=1, coder=beam.coders.BytesCoder())
         daily_top(lines, rank) | beam.io.WriteToText(given.output, ".jsonl", shard_name_template="")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (InvalidArgument, UnknownArgument) as refusal:  # nothing was drawn
+        print(refusal, file=sys.stderr)
+        sys.exit(2)

@@ -21,7 +21,7 @@ def test_users_of_a_day_are_counted() -> None:
     """Without noise: the pipeline around the ranking is what is tested."""
     rank = PrivateTopK(k=1, mechanism=TrueTopK(), domain=DISHES, item="dish", period=WEEK)
     with beam.Pipeline() as pipeline:
-        rows = daily_top(pipeline | beam.Create(MONDAY), rank) | beam.Map(json.loads)
+        rows = daily_top(pipeline | beam.Create([line.encode() for line in MONDAY]), rank) | beam.Map(json.loads)
         monday = rows | beam.Filter(lambda row: row["window_start"].startswith("2026-01-05"))
         # A ranking is in its window: all windows in one assertion.
         items = monday | beam.Map(lambda row: row["item"]) | beam.WindowInto(GlobalWindows())

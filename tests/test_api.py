@@ -10,6 +10,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+import pytest
+
 import private_topk
 from private_topk.transforms.mechanisms import MECHANISMS
 
@@ -66,9 +68,39 @@ def test_the_charged_example_runs_as_it_says(tmp_path: Path) -> None:
     assert len((tmp_path / "top.jsonl").read_text().splitlines()) == 2 * 7
 
 
-def test_the_package_says_nothing_as_it_is_loaded() -> None:
+@pytest.mark.parametrize(
+    ("code", "place"),
+    [
+        ("import private_topk; private_topk.rank", ROOT),
+        ("import charged_ranking", ROOT / "examples"),
+        ("import benchmarks.servers.flink, benchmarks.servers.kafka", ROOT),
+    ],
+)
+def test_the_package_says_nothing_as_it_is_loaded(code: str, place: Path) -> None:
     """Beam warns where its extra for BigQuery is missing, on a handler that it gives the root logger."""
-    code = "import sys, logging; sys.modules['apitools'] = None; import private_topk; private_topk.rank"
+    code = f"import sys, logging; sys.modules['apitools'] = None; {code}"
     code += "; assert not logging.getLogger().handlers and not logging.getLogger().filters"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout == done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("orders.csv", None, "orders orders.csv cannot be read: No such file or directory"),
+        ("orders.parquet", b"PAR1\x15\x04", "orders orders.parquet must begin with the line user,dish,time"),
+        ("key", b"short", "release_key file:.*key must have at least 16 bytes, got 5"),
+        ("orders.csv", b"user,dish,time", "ledger sqlite:///no.db does not exist: make it with `private-topk budget"),
+    ],
+)
+def test_the_charged_example_refuses_in_a_line(name: str, content: bytes | None, said: str, tmp_path: Path) -> None:
+    files = {"key": b"the key of the example's test", "orders.csv": b"user,dish,time", name: content}
+    for each, its in files.items():
+        if its is not None:
+            (tmp_path / each).write_bytes(its)
+    orders = name if name.startswith("orders") else "orders.csv"
+    job = [f"--orders={orders}", "--key=key", "--ledger=sqlite:///no.db", "--output=top"]
+    command = [sys.executable, str(ROOT / "examples" / "charged_ranking.py"), *job]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2 and re.fullmatch(f"{said}.*\n", done.stderr), done.stderr

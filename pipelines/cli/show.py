@@ -79,14 +79,14 @@ def _show(arguments: Namespace, others: list[str]) -> None:
         _write_page(report, arguments)
     elif arguments.json:
         print_json({"manifest": _manifest(report), "rows": [dict(row) for row in report.rows]})
+        for sentence in what_is_lost(report):  # the other forms tell it themselves
+            print(sentence, file=sys.stderr)
     elif arguments.sign_off:
         print(*sheet(report, _books(report, arguments.ledger)), sep="\n")
     elif arguments.registry:
         print(registry_entry(report, _books(report, arguments.ledger)), end="")
     else:
         print(*in_text(report), sep="\n")
-    if report.lost and asked and not arguments.html:  # the other forms tell it themselves
-        print(*what_is_lost(report), sep="\n", file=sys.stderr)
 
 
 def _write_page(report: PublishedReport, arguments: Namespace) -> None:

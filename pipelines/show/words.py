@@ -77,7 +77,7 @@ def not_counted(report: PublishedReport) -> list[str]:
             f"All {privacy.windows} windows count as published once, and asked as the newest one here: a correction "
             "that is not shown here adds to these numbers, and so does a larger budget."
         )
-    return sentences + (what_is_lost(report) if report.lost else [])
+    return sentences + what_is_lost(report)
 
 
 def what_is_lost(report: PublishedReport) -> list[str]:

@@ -154,9 +154,9 @@ def test_a_preview_draws_with_the_noise_of_the_counts() -> None:
 HELPED = {"epsilon": 1.0, "delta": 0.0, "neighbours": "add-remove", "unit": "one user's rows", "guarantee": "pure"}
 
 
-def listing(counts: dict[str, Any]) -> Any:  # noqa: ANN401 - a listing
-    """One with noisy counts 100 apart, each with noise_95 60 and a standard deviation of 9.5."""
-    rows = [{**row, "noisy_count": 1000 - 100 * row["rank"], "noise_95": 60} for row in rankings.rows(1, list("abcde"))]
+def listing(counts: dict[str, Any], apart: int = 100, stddev: float = 9.5, noise_95: int = 60) -> Any:  # noqa: ANN401
+    noise = {"noise_stddev": stddev, "noise_95": noise_95}
+    rows = [{**row, "noisy_count": 1000 - apart * row["rank"], **noise} for row in rankings.rows(1, list("abcde"))]
     manifest = rankings.manifest(1, privacy={**HELPED, "ranking": {}, "noisy_counts": counts}, counts_rounded_to=1)
     return PublishedReport(rows, manifest).listings()[0]
 
@@ -166,3 +166,9 @@ def test_pages_judge_the_order_of_such_counts_by_their_differences() -> None:
     fresh, helped = listing({"epsilon": 0.5, "delta": 0}), listing({"drawn": True})
     assert "order of these items is certain" in fresh.certainty and helped.certainty == fresh.certainty
     assert helped.bias and not fresh.bias and helped.drawn is None and not helped.noise
+    # Of counts next to each other with hardly any noise, one that is shown may have come in by it.
+    fresh, helped, exact = (
+        listing(counts, 1, 0.01, noise_95).certainty
+        for counts, noise_95 in (({"epsilon": 9, "delta": 0}, 1), ({"drawn": True}, 1), ({"drawn": True}, 0))
+    )
+    assert "is certain" in fresh and "too close" in helped and "is certain" in exact

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import pairwise, product, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -96,27 +97,44 @@ def asked(release: str = "weekly", **more: Any) -> Question:  # noqa: ANN401
     return Question.of(**{"k": 2, "mechanism": "joint", "domain": ITEMS, "epsilon": 1.0, "release": of, **more})
 
 
-def answered(question: Question, dataset: str | None = None) -> tuple[Manifest, list[Ranking]]:
-    """What is published of a question whose every ranking is of the first k items, without a pipeline."""
+def answered(
+    question: Question, dataset: str | None = None, counts: Sequence[tuple[int, ...]] = ()
+) -> tuple[Manifest, list[Ranking]]:
+    """What is published of a question whose every ranking is of the first k items, without a pipeline.
+
+    Args:
+        counts: the noisy counts of each ranking.
+    """
+    its, k = question.asked, question.asked.max_items
     windows = [WindowBounds()] if question.period is None else list(question.period.windows())
-    groups = question.asked.groups
-    names = [None] if groups is None else ["x", "y", "z"][: groups.size]
-    k = question.asked.max_items
-    rankings = [Ranking(window, tuple(ITEMS[:k]), k, "sequence", group=name) for window in windows for name in names]
+    names = [None] if its.groups is None else its.groups.labels.load().to_pylist()
+    items = tuple(map(str, range(k)))
+    noise = None if its.publish_counts is None else its.noise(k)
+    rankings = [
+        Ranking(window, items, k, "sequence", noisy, noisy and noise, group=name, group_number=number)
+        for (window, (number, name)), noisy in zip_longest(product(windows, enumerate(names)), counts)
+    ]
     columns = {"user": "user", "item": "item"}
     manifest = manifest_of(question, columns=columns, dataset=dataset).with_answer(rankings)
     return msgspec.structs.replace(manifest, key_id=question.release.key.key_id(), runner="direct"), rankings
 
 
-def published(path: str, question: Question, dataset: str | None = None, apart: bool = False) -> None:
+def published(
+    path: str,
+    question: Question,
+    dataset: str | None = None,
+    apart: bool = False,
+    counts: Sequence[tuple[int, ...]] = (),
+) -> Manifest:
     """A ranking file with its manifest; or a file for each window, in the folder of that name."""
-    manifest, rankings = answered(question, dataset)
+    manifest, rankings = answered(question, dataset, counts)
     schema = RankingSchema.of(manifest)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     parts = {f"{path}/{each.window.label()}.csv": [each] for each in rankings} if apart else {path: rankings}
     for place, some in parts.items():
         rows = ranking_rows(some, question.release.id, schema)
         publish(place, format_of(place).encode(rows, schema), manifest.with_answer(some), overwrite=True)
+    return manifest
 
 
 PAGES = {

@@ -127,7 +127,7 @@ def test_true_orders_fall_into_the_blocks() -> None:
     """2,000 draws over counts with gaps and ties. A rule that held with 93% only would pass with probability below
     1e-4 (the mean of 2,000 at 93% is 3.5 deviations below 95%)."""
     counts = np.array([900, 700, 690, 690, 400, 390, 380, 100, 99, 98])
-    noise, bits, held = noise_of_counts(10, 0.5), RandomBits.keyed(b"certain".ljust(32, b".")), 0
+    noise, bits, held = noise_of_counts(10, 0.5, None, 1), RandomBits.keyed(b"certain".ljust(32, b".")), 0
     for _ in range(2000):
         noisy = counts + np.array(noise.sample(10, bits.draw()), int)
         order = np.argsort(-noisy, kind="stable")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ import numpy as np
 import pytest
 
 from private_topk.pipelines.release.manifest import Manifest
-from private_topk.pipelines.release.place import pair_at
 from private_topk.pipelines.show.noise import drawn_with, in_words, is_noise
-from private_topk.transforms.domain import RangeDomain
+from private_topk.transforms.domain import RangeDomain, UnknownDomain
 from private_topk.transforms.mechanisms import RandomBits, make_mechanism, publish_counts
 from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
+from private_topk.transforms.metric import Amounts
 from private_topk.transforms.spec import TopK
+from private_topk.transforms.windows import Period
+from tests.pipelines.show.rankings import asked, published
 from tests.pipelines.support import SHARED, command, options, write
 
 
@@ -71,78 +74,86 @@ def test_the_verdict_follows_from_the_counts(counts: tuple[int, ...], noisy: boo
     )
 
 
-def published(folder: Path, **asked: Any) -> Manifest:  # noqa: ANN401
-    rows = [
-        {"user": f"u{n}", "item": f"i{item}", "time": "2026-01-06", "minutes": 2, "country": "DE"}
-        for item in range(8)
-        for n in range(900 - 100 * item)
-    ]
-    write(folder / "rows.csv", rows)
-    write(folder / "items.txt", "".join(f"i{item}\n" for item in range(40)))
-    domain = {} if "unknown_domain" in asked else {"domain": "items.txt"}
-    flags = [f"--{name.replace('_', '-')}" for name, value in asked.items() if value is True]
-    words = {name: value for name, value in asked.items() if value is not True}
-    write(folder / "key", "a key that makes the noise the same")
-    release = {"release_key": "file:key", "release_id": " ".join(map(str, asked)) or "plain"}
-    given = (
-        {"input": "rows.csv", "k": 5, "epsilon": 2, "publish_counts": 2, "output": "r.csv"} | release | domain | words
-    )
-    done = command("run", *options(**given), "--overwrite", *flags)
-    assert done.status == 0, done.err
-    manifest = pair_at("r.csv").manifest
-    assert manifest is not None
-    return manifest
-
-
 SAID = "Most of this is noise: "
+FEW, MANY = (2, 1, 1, 1, 0), (900, 800, 700, 600, 500)
+TWO_WEEKS = {"period": Period.of("2026-01-05", "2026-01-19", "7d")}
 
 
-def test_noise_is_told_below_the_newest_ranking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    published(tmp_path)
-    shown = command("show", "r.csv").out
-    assert SAID not in shown and "A ranking does not show how much of it is noise" in shown
-    published(tmp_path, window="7d", from_="2026-01-05", to="2026-01-19")
-    assert command("show", "r.csv").out.count(SAID) == 1, "the newest week is empty"
+    write(tmp_path / "key", "0" * 32)
+
+
+def of(*counts: tuple[int, ...], **more: Any) -> Manifest:  # noqa: ANN401
+    """Rankings with these noisy counts, and no others."""
+    for file in Path().glob("r.*"):
+        file.unlink()
+    question = {"k": 5, "epsilon": 2, "mechanism": "oneshot", "publish_counts": 2, "domain": [*map(str, range(40))]}
+    return published("r.csv", asked(**(question | more)), counts=counts)
+
+
+def shown() -> str:
+    return command("show", "r.csv").out
+
+
+def test_noise_is_told_below_the_newest_ranking() -> None:
+    of(MANY)
+    assert SAID not in shown() and "A ranking does not show how much of it is noise" in shown()
+    of(FEW, FEW, **TWO_WEEKS)
+    assert shown().count(SAID) == 1
     assert command("show", "r.csv", "--html", "r.html").status == 0
     assert Path("r.html").read_text().count(f"<p>{SAID}") == 1
-    published(tmp_path, window="7d", from_="2026-01-05", to="2026-01-19", value_column="minutes", max_value=2)
-    assert SAID in command("show", "r.csv").out
+    of(FEW, MANY, **TWO_WEEKS)
+    assert SAID not in shown()
+    of(FEW, amounts=Amounts(1))
+    assert SAID in shown()
+    of(MANY, amounts=Amounts(400))
+    assert SAID in shown(), "so much may be one user's"
     Path("r.manifest.json").unlink()
-    assert SAID not in command("show", "r.csv").out
+    assert SAID not in shown()
+
+
+def test_counts_that_a_run_publishes_tell_it() -> None:
+    """The newest week is empty."""
+    rows = [{"user": f"u{n}", "item": n % 8, "time": "2026-01-06"} for n in range(900)]
+    write(Path("rows.csv"), rows)
+    asked = {"input": "rows.csv", "domain_range": "0:40", "k": 5, "epsilon": 2, "publish_counts": 2, "output": "r.csv"}
+    weeks = {"window": "7d", "from_": "2026-01-05", "to": "2026-01-19", "release_key": "file:key", "release_id": "r"}
+    done = command("run", *options(**asked, **weeks))
+    assert done.status == 0 and shown().count(SAID) == 1, done
 
 
 @pytest.mark.parametrize(
-    "asked",
-    [{"publish_counts": None}, {"unknown_domain": True, "delta": 1e-6}, {"mechanism": "canonical"}, {"k": 4}],
+    ("more", "counts"),
+    [
+        ({"publish_counts": None}, ()),
+        ({"domain": UnknownDomain(), "mechanism": "limit-domain", "delta": 1e-6}, [FEW]),
+        ({"mechanism": "canonical"}, [FEW]),
+        ({"k": 4}, [FEW[:4]]),
+    ],
     ids=str,
 )
-def test_nothing_is_said_where_the_counts_do_not_tell(
-    asked: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of a week in which nobody has anything."""
-    monkeypatch.chdir(tmp_path)
-    published(tmp_path, window="7d", from_="2026-01-12", to="2026-01-19", **asked)
-    assert SAID not in command("show", "r.csv").out
+def test_nothing_is_said_where_the_counts_do_not_tell(more: dict[str, Any], counts: Sequence[tuple[int, ...]]) -> None:
+    of(*counts, **more)
+    assert SAID not in shown()
 
 
 @pytest.mark.parametrize("groups", [50, 51])
-def test_of_many_groups_nothing_is_said(groups: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "lands.txt", "".join(f"land {n}\n" for n in range(groups - 1)) + "DE\n")
-    published(tmp_path, group_column="country", groups="lands.txt")
-    assert (SAID in command("show", "r.csv").out) == (groups == 50)
+def test_of_many_groups_nothing_is_said(groups: int) -> None:
+    names = [f"land {n}" for n in range(groups)]
+    of(*((MANY, FEW)[n % 2] for n in range(groups)), groups=names)
+    assert (SAID in shown()) == (groups == 50)
     assert command("show", "r.csv", "--html", "r.html").status == 0
     compared = re.search(r"Most is noise in (\d+) of these 50, by .* They are (.*)\.</p>", Path("r.html").read_text())
     assert (compared is not None) == (groups == 50)
     if compared:
         of_noise = {page.stem for page in Path("r-groups").iterdir() if SAID in page.read_text()}
-        assert set(compared[2].split(", ")) == of_noise and len(of_noise) == int(compared[1]) and "DE" not in of_noise
+        assert set(compared[2].split(", ")) == of_noise == {*names[1::2]} and compared[1] == "25"
 
 
-def test_a_manifest_of_something_else_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    manifest = published(tmp_path)
+def test_a_manifest_of_something_else_says_nothing() -> None:
+    manifest = of(MANY)
     assert drawn_with(manifest) is not None
     for changes in (
         {"mechanism": "shop.own:Winner"},

@@ -25,6 +25,7 @@ for (let n = 0; n < %d; n++) {
   const f = document.createElement('iframe');
   f.width = 360; f.height = 800; f.src = n + '.html';
   f.onload = () => { const d = f.contentDocument, w = f.contentWindow;
+    d.querySelectorAll('details').forEach(e => e.open = true);
     const wide = [...d.querySelectorAll('.wide')].filter(e => e.getBoundingClientRect().right > 361).length;
     out.textContent += [d.documentElement.scrollWidth <= 360, wide, d.scripts.length, w.ran === undefined,
       w.performance.getEntriesByType('resource').length, d.querySelectorAll('main').length].join(' ') + ';'; };

@@ -6,8 +6,8 @@ be wrong of two items, their noises must differ by more than the gap, in one dir
 
 The gap. Independent Laplace noises of standard deviation s differ by more than t, in one direction, with probability
 (2 + x) exp(-x) / 4, x = sqrt(2) t / s. Over all pairs of n counts that is to add up to 5%. Of the other noises that
-counts have (`exact/count_noise.py`), some with a part or a radius in common, it is less, but for two to four counts,
-where it is up to a tenth more. So n**2 / 2 pairs are allowed for, and not n (n - 1) / 2, which makes up for it.
+counts have (`exact/count_noise.py`), some with a part or a radius in common, it is less at this t, but for two to four
+counts, where it is up to a tenth more. So n**2 / 2 pairs are allowed for, and not n (n - 1) / 2, which makes up for it.
 `tests/pipelines/show/test_certainty.py` compares the gap with the law of a pair of each noise.
 
 Whole numbers. To round two noises, and two counts to multiples, moves their difference by at most what counts are

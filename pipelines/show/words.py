@@ -198,8 +198,10 @@ def how_to_read(report: PublishedReport) -> list[str]:
         "have moved at all.": several and not series,
         "Counts have noise of their own and may be below zero. Where a range is shown, the true count lies in it with "
         f"a probability of at least 95%, for {together}.": any(listing.counted for listing in listings),
-        "How sure an order is follows from the differences of counts, for all items of a ranking together. It may be "
-        "certain though the ranges of two counts overlap.": any(listing.certainty for listing in listings),
+        "Where an order is certain, no item below has a larger true count, with 95% confidence for all items of a "
+        "ranking together. That follows from the differences of counts, so that ranges of two may overlap.": any(
+            listing.certainty for listing in listings
+        ),
     }
     changes = (f"{each}." for each in changes_of(report))
     return [*(sentence for sentence, applies in sentences.items() if applies), *changes, *why_short(report)]

@@ -91,10 +91,11 @@ def test_no_order_is_called_certain_that_is_wrong_too_often(neighbours: str, del
 
 
 def test_nor_of_counts_that_come_with_the_draw() -> None:
+    """Of all items, or of twice or a hundred times as many, whose noise has a radius in common."""
     for size, deviation in itertools.product((2, 3, 4, 5, 10, 100, 1000), (0.01, 0.1, 0.2, 0.4, 1, 5, 300)):
-        wide = Fraction(deviation)
-        laws = RoundedLaplace(wide), SharedGaussian(wide**2, Fraction(0)), Cube(size, size / wide)
-        for noise in laws:
+        wide, many = Fraction(deviation), (size, 2 * size, 100 * size)
+        cubes = [Cube(items, items / wide) for items in many]
+        for noise in (RoundedLaplace(wide), SharedGaussian(wide**2, Fraction(0)), *cubes):
             gap = least_gap(noise.stddev(), size, of_all=noise.half_width(Fraction(95, 100)) + 1)
             assert size * (size - 1) / 2 * differ(noise, math.floor(gap) + 1) <= 0.05, noise
 
@@ -200,11 +201,14 @@ def test_certainty_is_shown_only_below_a_ranking_with_counts(tmp_path: Path, mon
     assert command("show", "r.csv", "--html", "r.html").status == 0
     page = Path("r.html").read_text()
     assert "<p>The order of these items is certain (95% confidence" in page
-    assert "for each item by itself." in page and "How sure an order is follows from the differences" in page
+    assert (
+        "for each item by itself." in page
+        and "Where an order is certain, no item below has a larger true count" in page
+    )
     bare = command("run", *options(**asked, output="bare.csv"))
     assert bare.status == 0 and "certain" not in bare.out
     assert command("show", "bare.csv", "--html", "bare.html").status == 0
-    assert "How sure an order is" not in Path("bare.html").read_text()
+    assert "Where an order is certain" not in Path("bare.html").read_text()
     Path("r.manifest.json").unlink()
     assert "certain" not in command("show", "r.csv").out, "nobody says what counts were rounded to"
     assert json.loads(command("show", "bare.csv", "--json").out)["rows"]

@@ -19,6 +19,7 @@ import apache_beam as beam
 from private_topk.pipelines.options import OPTIONS
 from private_topk.pipelines.texts import count, fraction, number, number_or_drawn
 from private_topk.transforms.asked import Asked, score_of
+from private_topk.transforms.each import flat_map
 from private_topk.transforms.errors import InvalidArgument, did_you_mean
 from private_topk.transforms.mechanisms.choice import AUTO
 from private_topk.transforms.release import Ranking, Release
@@ -81,7 +82,7 @@ class RankRows(beam.PTransform):
             number = float if top_k.score.columns else int
             fields += [("noisy_count", number), ("noise_stddev", float), ("noise_95", number)]
         kind = beam.typehints.row_type.RowTypeConstraint.from_fields(fields)
-        as_rows = beam.FlatMap(_rows, fields).with_output_types(kind)
+        as_rows = flat_map(_rows, fields).with_output_types(kind)
         # Ranking  ->  Row(window, rank, item), and the group where there are groups; or the columns of either. And the
         # noisy count, where counts are published.
         return rows | self._rank | "One row a rank" >> as_rows

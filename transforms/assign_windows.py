@@ -45,6 +45,7 @@ from private_topk.transforms.completeness import (
     with_checksum,
 )
 from private_topk.transforms.counters import BundleStart, DroppedRows
+from private_topk.transforms.each import flat_map
 from private_topk.transforms.errors import InvalidArgument, crosses
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.rows import late_moment
@@ -96,7 +97,8 @@ class AssignWindows(beam.PTransform):
         # block with the column time  ->  block of users and items, in its windows
         return (
             blocks
-            | "Stamp" >> beam.Map(TimestampedValue, last_moment(self._period, -1))
+            | "Stamp"
+            >> flat_map(lambda block, moment: [TimestampedValue(block, moment)], last_moment(self._period, -1))
             | "Enter the windows" >> into_windows(self._period)
             | "Split by window" >> beam.ParDo(SplitDoFn(self._period))
         )
@@ -167,7 +169,7 @@ class EveryWindow(beam.PTransform):
         return (
             blocks.pipeline
             | beam.Impulse()
-            | "Those declared" >> beam.FlatMap(_declared, self._period).with_output_types(int)
+            | "Those declared" >> flat_map(_declared, self._period).with_output_types(int)
             | "Into the same windows" >> beam.WindowInto(blocks.windowing)
             | "Until its end" >> beam.ParDo(_HoldDoFn(self._period)).with_output_types(int)
         )
@@ -341,9 +343,9 @@ class IntoWindows(beam.PTransform):
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         return (
             rankings
-            | "Stamp" >> beam.Map(lambda ranking: TimestampedValue(ranking, _own_window(ranking).max_timestamp()))
+            | "Stamp" >> flat_map(lambda ranking: [TimestampedValue(ranking, _own_window(ranking).max_timestamp())])
             | beam.WindowInto(self._windowfn)
-            | "Own window" >> beam.Map(_in_own_window)
+            | "Own window" >> flat_map(_in_own_window)
         )
 
 
@@ -353,10 +355,10 @@ def _own_window(ranking: Ranking) -> IntervalWindow:
     return IntervalWindow(Timestamp(micros=microseconds(start)), Timestamp(micros=microseconds(end)))
 
 
-def _in_own_window(ranking: Ranking) -> WindowedValue:
+def _in_own_window(ranking: Ranking) -> Iterator[WindowedValue]:
     """Of windows that slide or follow a calendar, `WindowInto` knows others than the declared ones."""
     window = _own_window(ranking)
-    return WindowedValue(ranking, window.max_timestamp(), (window,))
+    yield WindowedValue(ranking, window.max_timestamp(), (window,))
 
 
 def declared_window(period: Period, window: Any) -> WindowBounds:  # noqa: ANN401 - a Beam window

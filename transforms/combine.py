@@ -19,6 +19,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from private_topk.transforms.columnar import Codes, add_up, joined, make_table
 from private_topk.transforms.completeness import NOTHING, Counted, Fingerprint, Receipt
 from private_topk.transforms.domain import PublicDomain
+from private_topk.transforms.each import flat_map
 from private_topk.transforms.errors import crosses
 from private_topk.transforms.plan import ExecutionPlan, Partitioning
 from private_topk.transforms.release import ReleaseKey
@@ -105,8 +106,8 @@ class CombineCounts(beam.PTransform):
     def expand(self, counts: beam.PCollection) -> beam.PCollection:
         shuffle, pairs = None, counts
         if self._keeps_pairs:
-            pairs = counts | "New pairs" >> beam.Filter(_is_new_pairs)
-            counts |= "Counts" >> beam.Filter(lambda element: not _is_new_pairs(element))
+            pairs = counts | "New pairs" >> flat_map(_pairs_or_counts, True).with_output_types(KeyedCounts)
+            counts |= "Counts" >> flat_map(_pairs_or_counts, False).with_output_types(KeyedCounts)
         if self._pre_combine:
             counts |= "Pre-combine" >> beam.ParDo(_PreCombineDoFn(self._combiner)).with_output_types(KeyedCounts)
         if self._shuffle is not None:
@@ -116,8 +117,9 @@ class CombineCounts(beam.PTransform):
         return (totals, pairs) | "With new pairs" >> beam.Flatten() if self._keeps_pairs else totals
 
 
-def _is_new_pairs(element: KeyedCounts) -> bool:
-    return isinstance(element[1], NewPairs)
+def _pairs_or_counts(element: KeyedCounts, pairs: bool) -> Iterator[KeyedCounts]:
+    if isinstance(element[1], NewPairs) is pairs:
+        yield element
 
 
 class Combiner:

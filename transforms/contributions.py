@@ -15,6 +15,7 @@ from apache_beam.transforms.userstate import BagStateSpec, ReadModifyWriteStateS
 from private_topk.transforms.combine import CountedCoder, KeyedCounts, NewPairs, PartialCounts
 from private_topk.transforms.completeness import NOTHING, Counted, Fingerprint, Receipt
 from private_topk.transforms.counters import BundleStart, DroppedRows, Mark
+from private_topk.transforms.each import flat_map
 from private_topk.transforms.errors import crosses
 from private_topk.transforms.plan import ExecutionPlan, Partitioning
 from private_topk.transforms.release import ReleaseKey
@@ -56,7 +57,7 @@ class BoundContributions(beam.PTransform):
 
     def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
         rows, windows = inputs
-        none = windows | "Start every user shard" >> beam.FlatMap(
+        none = windows | "Start every user shard" >> flat_map(
             _no_rows, self._user_shards, self._empty
         ).with_output_types(UserRows)
         # (user shard, rows)  ->  (item shard, partial counts or receipt)

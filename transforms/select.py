@@ -33,6 +33,7 @@ from private_topk.transforms.completeness import (
 )
 from private_topk.transforms.counters import EmptyRankings, Mark
 from private_topk.transforms.domain import CodedDomain, PublicDomain
+from private_topk.transforms.each import flat_map
 from private_topk.transforms.errors import crosses, of_another_release
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.history import History, Step, series_root
@@ -81,9 +82,7 @@ class SelectTopK(beam.PTransform):
     def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
         totals, windows = inputs
         # A window whose elements were all lost would go unnoticed, so each also gets an empty receipt.
-        none = windows | "Start every window group" >> beam.FlatMap(_nothing, self._groups).with_output_types(
-            KeyedCounts
-        )
+        none = windows | "Start every window group" >> flat_map(_nothing, self._groups).with_output_types(KeyedCounts)
         rankings = (
             (totals, none)
             | "With every window group" >> beam.Flatten()

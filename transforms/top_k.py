@@ -19,6 +19,7 @@ from private_topk.transforms.contributions import BoundContributions
 from private_topk.transforms.counters import exact_counters as counting_exactly
 from private_topk.transforms.counters import warnings_of_workers
 from private_topk.transforms.domain import Domain, check_columns, check_digits
+from private_topk.transforms.each import flat_map
 from private_topk.transforms.elements import ElementSchema
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.history import Step
@@ -256,4 +257,6 @@ class RankBlocks(beam.PTransform):
         if all(len(names) == 1 for names in self._columns):
             return rankings
         # Ranking of labels  ->  Ranking in columns
-        return rankings | "In columns" >> beam.Map(Ranking.in_columns, *self._columns).with_output_types(Ranking)
+        columns = self._columns
+        apart = flat_map(lambda ranking: [ranking.in_columns(*columns)]).with_output_types(Ranking)
+        return rankings | "In columns" >> apart

@@ -23,6 +23,7 @@ from private_topk.pipelines.release.place import Bounds, Lying, manifest_path, w
 from private_topk.pipelines.release.store import publish
 from private_topk.pipelines.run_state import RunState
 from private_topk.pipelines.sinks.sink import Sink, about_the_output
+from private_topk.transforms.each import flat_map
 from private_topk.transforms.errors import IncompleteDataError, InvalidArgument, crosses, verbatim
 from private_topk.transforms.release import Ranking, Release, ReleaseKey
 from private_topk.transforms.windows import Period, WindowBounds
@@ -205,7 +206,7 @@ class WindowsTogether(beam.PTransform):
         return (
             rankings
             | "Out of the windows" >> beam.WindowInto(GlobalWindows())
-            | "Together" >> beam.WithKeys(0).with_output_types(tuple[int, Ranking])
+            | "Together" >> flat_map(lambda ranking: [(0, ranking)]).with_output_types(tuple[int, Ranking])
             | "Await every window" >> beam.GroupByKey()
             | "See that all are there" >> beam.ParDo(self._fn)
         )
@@ -237,13 +238,13 @@ class _WriteWindows(beam.PTransform):
 def by_window(rankings: beam.PCollection, grouped: bool) -> beam.PCollection:
     """All rankings of a window together, [Ranking]: where groups have one each, several."""
     if not grouped:
-        return rankings | "Each" >> beam.Map(lambda ranking: [ranking])
+        return rankings | "Each" >> flat_map(lambda ranking: [[ranking]])
     return (
         rankings
         | "Name the window"
-        >> beam.WithKeys(lambda ranking: ranking.window.label()).with_output_types(tuple[str, Ranking])
+        >> flat_map(lambda ranking: [(ranking.window.label(), ranking)]).with_output_types(tuple[str, Ranking])
         | "Bring its groups together" >> beam.GroupByKey()
-        | "Without the name" >> beam.MapTuple(lambda _, gathered: list(gathered))
+        | "Without the name" >> flat_map(lambda named: [list(named[1])])
     )
 
 

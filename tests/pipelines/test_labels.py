@@ -21,6 +21,7 @@ from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import make_mechanism
 from private_topk.transforms.rows import MakeBlocks
 from tests.pipelines.support import avro_schema, command, options, to_avro, write
+from tests.transforms.pipelines import create
 
 LABELS = [
     *("tea", "a\nb", "\n", "\r\n", 'say "x"', '"', '""', "\ufefftea", "tea\ufeff", "x" * 4096, "a\rb", "a\r"),
@@ -81,7 +82,7 @@ def test_frames_and_elements_know_the_same_labels() -> None:
     assert sorted(rank(frame, None, mechanism, UnknownDomain()).items) == sorted(LABELS)
     pairs = [pair for pair in pairs if half not in pair]  # Beam itself sends no such text from worker to worker
     with beam.Pipeline("FnApiRunner") as pipeline:
-        blocks = pipeline | beam.Create(pairs) | MakeBlocks()
+        blocks = pipeline | create(pairs) | MakeBlocks()
         left = blocks | beam.FlatMap(lambda it: zip(it["user"].to_pylist(), it["item"].to_pylist(), strict=True))
         wanted = [(user, item) for user, item in pairs if {user, item}.isdisjoint(NO_LABELS)]
         assert_that(left, equal_to(wanted))

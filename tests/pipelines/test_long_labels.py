@@ -26,6 +26,7 @@ from private_topk.transforms.rows import MakeBlocks
 from private_topk.transforms.top_k import PrivateTopK
 from tests.pipelines.support import avro_message, avro_schema, command, options, read, to_avro, write
 from tests.refusals import refused
+from tests.transforms.pipelines import create
 
 LONGEST = 4096
 LONG, TOO_LONG = "é" * (LONGEST // 2), "é" * (LONGEST // 2) + "x"
@@ -60,12 +61,10 @@ def test_too_long_elements_are_dropped_and_long_ones_split_into_blocks() -> None
     """Of a bundle of 30,000 long labels, 120 MB, no block holds all."""
     pairs = [("u", TOO_LONG), (TOO_LONG, "tea"), ("u", 10**20_000), (10**4095, "tea"), ("u", -(10**4095))]
     with beam.Pipeline("FnApiRunner") as pipeline:
-        sizes = pipeline | beam.Create(pairs) | MakeBlocks() | beam.Map(lambda block: block["user"].to_pylist())
+        sizes = pipeline | create(pairs) | MakeBlocks() | beam.Map(lambda block: block["user"].to_pylist())
         assert_that(sizes, equal_to([["1" + "0" * 4095]]))
     with beam.Pipeline("FnApiRunner") as pipeline:
-        many = (
-            pipeline | beam.Create([0]) | beam.FlatMap(lambda _: ((n, "x" * 4090 + f"{n:05}") for n in range(30_000)))
-        )
+        many = pipeline | create([0]) | beam.FlatMap(lambda _: ((n, "x" * 4090 + f"{n:05}") for n in range(30_000)))
         blocks = many | MakeBlocks() | beam.Map(lambda block: (len(block), block.nbytes))
         assert_that(blocks, _small)
 
@@ -77,7 +76,7 @@ def _small(found: list[tuple[int, int]]) -> None:
 def test_amounts_of_an_element_that_are_no_numbers() -> None:
     rows = [("u", "tea", Decimal("sNaN")), ("u", "tea", 10**400), *((f"u{n}", "tea", 1) for n in range(50))]
     with beam.Pipeline("FnApiRunner") as pipeline:
-        ranking = pipeline | beam.Create(rows) | PrivateTopK(1, Joint(20.0), ["tea", "cake"], amounts=Amounts(5))
+        ranking = pipeline | create(rows) | PrivateTopK(1, Joint(20.0), ["tea", "cake"], amounts=Amounts(5))
         assert_that(ranking | beam.Map(lambda it: list(it.items)), equal_to([["tea"]]))
 
 

@@ -13,6 +13,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from private_topk.pipelines.beam_yaml import RankRows
 from tests.pipelines.support import command
+from tests.transforms.pipelines import create
 
 LANDS = ["fr", "de"]
 ASKED = (
@@ -158,7 +159,7 @@ def test_beam_yaml_ranks_all_rows_too() -> None:
     rows += [beam.Row(user=f"v{n}", item="scone", land="it") for n in range(9)]
     asked = {"k": 1, "mechanism": "joint", "epsilon": 1000.0, "domain": ["scone", "tea"], "groups": ["fr"]}
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
-        ranked = pipeline | beam.Create(rows) | RankRows(**asked, group="land", overall=True)
+        ranked = pipeline | create(rows) | RankRows(**asked, group="land", overall=True)
         tops = ranked | beam.Map(lambda row: (row.group, row.item))
         assert_that(tops, equal_to([("fr", "tea"), ("overall", "scone")]))
 

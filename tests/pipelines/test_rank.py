@@ -54,6 +54,7 @@ from private_topk.transforms.testing import fixed_release
 from tests.nightly import nightly_but
 from tests.pipelines.support import command, options
 from tests.refusals import refused
+from tests.transforms.pipelines import create
 
 ITEMS = [f"track {n}" for n in range(12)]
 START = datetime(2026, 1, 5, tzinfo=UTC)
@@ -605,7 +606,7 @@ def test_a_table_and_a_pipeline_have_the_same_rankings(asked: dict[str, Any]) ->
         assert sorted(rankings, key=Ranking.label) == sorted(expected, key=Ranking.label)
 
     with beam.Pipeline(options=PipelineOptions(["--runner=DirectRunner"])) as pipeline:
-        timed = pipeline | beam.Create(rows) | beam.Map(lambda row: TimestampedValue(row, row["time"]))
+        timed = pipeline | create(rows) | beam.Map(lambda row: TimestampedValue(row, row["time"]))
         ranked = timed | PrivateTopK(**same) | beam.WindowInto(GlobalWindows())
         assert_that(ranked, check)
 

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -437,29 +438,55 @@ BETWEEN = {
 }
 
 
-@pytest.fixture
-def place(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def fill(folder: Path, url: str) -> None:
     """Rows, lists, counts and a key, and a ledger with a budget for one and a half."""
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "rows.csv", PLAYS)
-    write(tmp_path / "items.txt", "\n".join("0123456"))
-    write(tmp_path / "fewer.txt", "\n".join("01234"))
-    write(tmp_path / "key", "a key of the tests, which is no secret")
-    write(tmp_path / "counts.csv", "count\n" + "5\n" * 300)
-    write(tmp_path / "more.csv", "count\n" + "5\n" * 299 + "6\n")
+    write(folder / "rows.csv", PLAYS)
+    write(folder / "items.txt", "\n".join("0123456"))
+    write(folder / "fewer.txt", "\n".join("01234"))
+    write(folder / "key", "a key of the tests, which is no secret")
+    write(folder / "counts.csv", "count\n" + "5\n" * 300)
+    write(folder / "more.csv", "count\n" + "5\n" * 299 + "6\n")
     assert command("budget", "create", f"--ledger={url}", "--dataset=d", "--epsilon=1.5").status == 0
-    return tmp_path
+
+
+@pytest.fixture
+def place(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    fill(tmp_path, url)
+
+
+@pytest.fixture(scope="module")
+def asked_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Answer]]:
+    """What a first call by a door says, and the folder that it leaves, which every test copies."""
+
+    @cache
+    def first(door: str) -> tuple[Path, Answer]:
+        folder = tmp_path_factory.mktemp(door)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            fill(folder, BOOKS["ledger"])
+            return folder, DOORS[door](BOOKS["ledger"])
+
+    return first
 
 
 def outcomes(url: str) -> list[str]:
     return [entry.outcome for entry in Ledger(url).read().charges]
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(("what", "door"), [(what, door) for what, one in BETWEEN.items() for door in one.doors])
-def test_a_second_call_is_the_same_or_refused(what: str, door: str, url: str, place: Path) -> None:
-    between, ask = BETWEEN[what], DOORS[door]
-    first, paid = ask(url), outcomes(url)
+def test_a_second_call_is_the_same_or_refused(
+    what: str,
+    door: str,
+    asked_once: Callable[[str], tuple[Path, Answer]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    between, ask, url = BETWEEN[what], DOORS[door], BOOKS["ledger"]
+    folder, first = asked_once(door)
+    shutil.copytree(folder, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    paid = outcomes(url)
     assert (first.status, paid) == (0, [] if door == "select" else ["released"]), first
     if door in IDS:
         manifest, [entry] = json.loads(MANIFEST.read_text()), Ledger(url).read().charges
@@ -518,7 +545,8 @@ cli.main(sys.argv[1:])"""
     ],
     indirect=["url"],
 )
-def test_a_killed_run_or_report_resumes_without_charge(url: str, door: str, moment: str, place: Path) -> None:
+@pytest.mark.usefixtures("place")
+def test_a_killed_run_or_report_resumes_without_charge(url: str, door: str, moment: str) -> None:
     """Without --overwrite: what stands there is its own. The ranking does not depend on ledger or kill."""
     words = {"run": words_of_run, "report": words_of_report}[door](url)
     killed(moment, words)

@@ -29,6 +29,7 @@ from private_topk.pipelines.question import Question
 from private_topk.pipelines.registry import sink_of, source_of
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import check_words, launch_of, reach_files, run, told_by
+from private_topk.pipelines.run_state import RunState
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.runners import UnknownArgument, prepare
 from private_topk.runners.direct import ListeningRunner
@@ -144,6 +145,27 @@ def test_a_window_that_is_lost_whole_is_told(
     assert str(caught.value) == f"{out}. {go_on}; the charge to d stays"
     assert "the runner lost windows" in str(caught.value.__cause__)
     assert charges(charged) == ["failed"]
+
+
+@pytest.mark.parametrize("output", ["ranking.csv", "rankings/"])
+def test_every_dofn_of_a_job_lists_the_methods_of_ours_alone(charged: Report, tmp_path: Path, output: str) -> None:
+    """Beam asks for the signatures of all that each lists, eight times: forty of a function that is mapped."""
+    days = Period.of("2026-01-05", "2026-01-08", "1d")
+    question = replace(charged.question, period=days)
+    launch, listed = prepare("direct", []), set()
+
+    class Look(beam.pipeline.PipelineVisitor):
+        def visit_transform(self, node: beam.pipeline.AppliedPTransform) -> None:
+            fn = getattr(node.transform, "fn", None)
+            if "display_data" in dir(fn):
+                listed.add(type(fn))
+
+    source = source_of(f"{tmp_path}/rows.csv", Columns(time="day"))
+    pipeline = beam.Pipeline(runner=launch.runner, options=launch.options)
+    report = replace(charged, question=question, source=source, sink=sink_of(f"{tmp_path}/{output}"))
+    launching.build(pipeline, report, launch, RunState())
+    pipeline.visit(Look())
+    assert listed == {beam.WindowInto.WindowIntoFn}
 
 
 @crosses

@@ -49,7 +49,7 @@ from tests.pipelines.support import (
     write,
 )
 from tests.refusals import refused
-from tests.transforms.pipelines import outcome
+from tests.transforms.pipelines import create, outcome
 
 ID = str(uuid.UUID(int=5))
 PAIRS = [
@@ -159,7 +159,7 @@ def by_frame(make: Callable[[Rows], Any], listed: Callable[[], Any]) -> Rows:
 
 def by_elements(make: Callable[..., Any]) -> Rows:
     rows = [make(**row) for row in rows_of(PAIRS)]
-    found = outcome(lambda p: p | beam.Create(rows) | PrivateTopK(5, "joint", LISTED, **ONCE) | beam.FlatMap(_rows))
+    found = outcome(lambda p: p | create(rows) | PrivateTopK(5, "joint", LISTED, **ONCE) | beam.FlatMap(_rows))
     return [row for _, row in found]
 
 
@@ -200,7 +200,7 @@ def test_beam_yaml_gives_rows_in_the_columns() -> None:
     group, groups = ["country", "platform"], [["DE", "ios"]]
     grouped = RankRows(1000.0, "joint", 1, ["tea"], item="title", group=group, groups=groups)
     with beam.Pipeline() as pipeline:
-        given = pipeline | beam.Create(rows)
+        given = pipeline | create(rows)
         assert_that(given | "items" >> items | "1" >> beam.Map(tuple), equal_to([("all", 1, "DE", "tea")]))
         expected = equal_to([("all", 1, "tea", "DE", "ios")])
         assert_that(given | "groups" >> grouped | "2" >> beam.Map(tuple), expected, label="of groups")
@@ -217,7 +217,7 @@ def test_numbers_and_uuids_are_parts_by_their_texts() -> None:
     expected = tuple((str(ids[n]), str(-n), "x") for n in range(3))
     assert rank(pa.table(held | typed), 3, "joint", listed, **asked).items == expected
     assert rank(pd.DataFrame(rows), 3, "joint", listed, **asked).items == expected
-    found = outcome(lambda p: p | beam.Create(rows) | PrivateTopK(3, "joint", listed, **asked) | beam.Map(_items))
+    found = outcome(lambda p: p | create(rows) | PrivateTopK(3, "joint", listed, **asked) | beam.Map(_items))
     assert [tuple(map(tuple, items)) for _, items in found] == [expected]
 
 
@@ -290,7 +290,7 @@ def test_groups_of_several_columns_in_frames_and_elements() -> None:
     by_group = rank(pl.DataFrame(rows), 1, "joint", {name: items for name in names}, **asked)
     assert [row["item"] for row in by_group.to_rows()] == [each[2] for each in GROUPED]
     asked["groups"] = Groups(names)
-    noted = outcome(lambda p: p | beam.Create(rows) | PrivateTopK(1, "joint", items, **asked) | beam.Map(_grouped))
+    noted = outcome(lambda p: p | create(rows) | PrivateTopK(1, "joint", items, **asked) | beam.Map(_grouped))
     assert sorted(pair for _, pair in noted) == sorted([list(each[:2]), [each[2]]] for each in GROUPED)
 
 
@@ -380,7 +380,7 @@ def test_fields_of_elements_are_refused_where_the_transform_is_applied() -> None
             PrivateTopK(1, "joint", PAIRS, epsilon=1, item=named)
     typed: Any = beam.typehints.row_type.RowTypeConstraint.from_fields([("user", str), ("country", str)])
     with refused(None, "rows or dicts with the fields user and country and title"), beam.Pipeline() as pipeline:
-        some = pipeline | beam.Create([beam.Row(user="u", country="c")]).with_output_types(typed)
+        some = pipeline | create([beam.Row(user="u", country="c")]).with_output_types(typed)
         _ = some | PrivateTopK(1, "joint", PAIRS, epsilon=1, item=BOTH)
 
 

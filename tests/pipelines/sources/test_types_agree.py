@@ -34,7 +34,7 @@ from private_topk.transforms.types import KINDS, kind_of, kind_of_class
 from private_topk.transforms.windows import Period
 from tests.pipelines.support import avro_message, avro_schema, command, options, read, to_avro, write
 from tests.refusals import refused
-from tests.transforms.pipelines import outcome
+from tests.transforms.pipelines import create, outcome
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "formats.md"
 ONE, TWO = UUID("6b1f7e7c-0d6c-4c5e-9a56-0f0f9f1f2f30"), UUID(int=5)
@@ -219,7 +219,7 @@ def test_the_same_rows_yield_the_same_ranking_by_every_interface(
         found[name] = list(rank(frame, 3, Joint(1), ids, release=release).items)
     declared = beam.Map(lambda row: row).with_output_types(beam.typehints.Tuple[UUID, Decimal])
     ranked = PrivateTopK(3, Joint(1), ids, release=release)
-    answers = outcome(lambda p: p | beam.Create(rows) | declared | ranked | beam.Map(lambda each: each.items))
+    answers = outcome(lambda p: p | create(rows) | declared | ranked | beam.Map(lambda each: each.items))
     found["pipeline"] = list(answers[0][1])
     assert all(list(map(str, items)) == list(map(str, found["arrow"])) for items in found.values()), found
 
@@ -228,7 +228,7 @@ def test_the_same_rows_yield_the_same_ranking_by_every_interface(
 def test_counts_in_place_of_items_are_refused_by_their_type(rows: list[Any]) -> None:
     """(item, count) is the shape of a pair of user and item: a list of names says that it is none."""
     kinds = beam.typehints.Tuple[str, type(rows[0][1])] if isinstance(rows[0], tuple) else beam.Row
-    pairs = beam.Pipeline() | beam.Create(rows if isinstance(rows[0], tuple) else [beam.Row(**rows[0])])
+    pairs = beam.Pipeline() | create(rows if isinstance(rows[0], tuple) else [beam.Row(**rows[0])])
     pairs = pairs | beam.Map(lambda row: row).with_output_types(kinds) if isinstance(rows[0], tuple) else pairs
     with refused("domain", "has no whole number, and by their type the rows have nothing else"):
         pairs | PrivateTopK(1, Joint(1), ["tea", "milk"])

@@ -170,10 +170,13 @@ def names_in(folder: str) -> set[str]:
 
 
 def as_path(place: str | os.PathLike[str], field: str) -> str:
-    """A place as a path that can be opened: file:///a%20b is /a b, others stay. Raises InvalidArgument of the field."""
+    """A place as a path that can be opened: file:///a%20b is /a b, ~/a is in the home folder, others stay.
+
+    Raises InvalidArgument of the field.
+    """
     uri = os.fspath(place)
     if not uri.startswith("file://"):
-        return uri
+        return os.path.expanduser(uri)
     host, slash, path = uri.removeprefix("file://").partition("/")
     if host not in ("", "localhost") or not path:
         raise InvalidArgument(field, f"must be a path or file:///PATH, got {verbatim(uri)}")

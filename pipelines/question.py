@@ -20,7 +20,7 @@ from private_topk.pipelines.budget.sharing import (
 from private_topk.pipelines.options import Options, require
 from private_topk.pipelines.release.identity import identity_of, not_in_fingerprint
 from private_topk.transforms.asked import Asked, answer, mechanism_for, score_of
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import InvalidArgument, kind_shown
 from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.choice import AUTO
 from private_topk.transforms.mechanisms.noisy_counts import DRAWN
@@ -87,9 +87,9 @@ class Question:
         check_kinds(period=self.period, release=self.release)
         asked, period, horizon, spare = self.asked, self.period, self.horizon, self.spare_delta
         if horizon is not None and (isinstance(horizon, bool) or not isinstance(horizon, int)):
-            raise InvalidArgument("horizon", f"must be a whole number, got {verbatim(horizon)}")
+            raise InvalidArgument("horizon", f"must be a whole number, got {kind_shown(horizon)}")
         if spare is not None and not isinstance(spare, Fraction | float | int):
-            raise InvalidArgument("delta", f"must be a number, got {verbatim(repr(spare))}")
+            raise InvalidArgument("delta", f"must be a number, got {kind_shown(spare)}")
         if asked.max_windows_per_user is not None:
             self._check_bound()
         if period is not None and period.to_date and self.horizon not in (None, 1):

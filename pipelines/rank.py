@@ -7,8 +7,8 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, overload
 
 import msgspec
 import pyarrow as pa
@@ -35,7 +35,7 @@ from private_topk.pipelines.sources.frame import Frame, table_of
 from private_topk.runners import prepare
 from private_topk.transforms.asked import Asked
 from private_topk.transforms.domain import Domain, check_digits
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import InvalidArgument, by_signature, verbatim
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.choice import AUTO
 from private_topk.transforms.release import Ranking, Release
@@ -158,6 +158,7 @@ def rank(
         **asked,
     )
     groups = question.asked.groups
+    _column("time_unit", time_unit, "period", period)
     columns = Columns(
         user,
         items,
@@ -223,6 +224,12 @@ class Rankings:
     @overload
     def __getitem__(self, place: slice) -> list[Ranking]: ...
     def __getitem__(self, place: int | slice) -> Ranking | list[Ranking]:
+        if not isinstance(place, SupportsIndex | slice):
+            raise InvalidArgument(
+                "",
+                "rankings are taken by their number",
+                "those of a group are [its for its in rankings if its.group == G]",
+            )
         return self.windows[place]
 
     def __eq__(self, other: object) -> bool:
@@ -237,11 +244,11 @@ class Rankings:
 
     @property
     def items(self) -> tuple[Any, ...]:
-        """The items of the only window. Raises InvalidArgument where there are several."""
+        """The items of the only ranking. Raises InvalidArgument where there are several."""
         if len(self) != 1:
             raise InvalidArgument(
                 "",
-                f"items are those of one window, and there are {len(self)}",
+                f"items are those of one ranking, and there are {len(self)}, of all windows and groups",
                 "take one, such as rankings[0].items, or .to_polars()",
             )
         return self.windows[0].items
@@ -251,7 +258,7 @@ class Rankings:
         return self.table.to_pylist()
 
     def __repr__(self) -> str:
-        return f"Rankings(release={self.manifest.release_id!r}, windows={len(self)}, k={self.manifest.k})"
+        return f"Rankings(release={self.manifest.release_id!r}, rankings={len(self)}, k={self.manifest.k})"
 
     def to_arrow(self) -> pa.Table:
         return self.table
@@ -299,13 +306,19 @@ class Rankings:
         """A page that stands alone, to be passed on."""
         return page(self.report())
 
+    @partial(by_signature, argument=lambda field: "path" if field == "output" else field)
     def write(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
         """A ranking file and its manifest, as `private-topk run` writes them.
 
-        Raises InvalidArgument where one stands.
+        Raises InvalidArgument where one stands, and for another ending; the rankings stay as they are.
         """
         place = as_path(path, "path")
-        rows = format_of(place).encode(self.to_rows(), RankingSchema.of(self.manifest))
+        try:
+            codec = format_of(place)
+        except InvalidArgument as refusal:
+            remedy = "other kinds of files are written from .to_polars(), .to_pandas() or .to_arrow()"
+            raise InvalidArgument("output", refusal.rule, remedy) from None
+        rows = codec.encode(self.to_rows(), RankingSchema.of(self.manifest))
         publish(place, rows, self.manifest, overwrite)
 
     def report(self) -> PublishedReport:

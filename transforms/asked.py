@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain, as_domain
-from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
+from private_topk.transforms.errors import InvalidArgument, did_you_mean, kind_shown
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.choice import AUTO, chosen
@@ -196,7 +196,7 @@ def _groups_of(asked: Mapping[str, Any]) -> Groups | None:
 def _domain_of(domain: Any, items: tuple[str, ...], asked: Mapping[str, Any]) -> Domain:  # noqa: ANN401
     unknown, span = asked.get("unknown_domain", False), asked.get("domain_range")
     if not isinstance(unknown, bool):
-        raise InvalidArgument("unknown_domain", f"must be True or False, got {verbatim(repr(unknown))}")
+        raise InvalidArgument("unknown_domain", f"must be True or False, got {kind_shown(unknown)}")
     if span is not None and (unknown or domain is not None):
         other = "unknown_domain" if domain is None else "domain"
         raise InvalidArgument("", f"give {{{other}}} or {{domain_range}}: one of the two")

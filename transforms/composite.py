@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import InvalidArgument, kind_shown, verbatim
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,9 +37,9 @@ def names_of(field: str, role: str, given: object, what: str = "column") -> tupl
     """
     names = tuple(given) if isinstance(given, list | tuple) else (given,)
     if not names or not all(isinstance(name, str) and name for name in names):
-        raise InvalidArgument(field, f"must be the name of a {what}, got {verbatim(repr(given))}")
+        raise InvalidArgument(field, f"must be the name of a {what}, got {kind_shown(given)}")
     if len(set(names)) < len(names):
-        raise InvalidArgument(field, f"must name every {what} once, got {verbatim(', '.join(names))}")
+        raise InvalidArgument(field, f"must name every {what} once")
     taken = [name for name in names if role and len(names) > 1 and name.lower() in _PUBLISHED - {role}]
     if taken:
         raise InvalidArgument(

@@ -10,7 +10,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import singledispatch
+from functools import partial, singledispatch
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -93,6 +93,7 @@ class UnknownDomain:
         return f"{listed}unknown: of the items only those that enough users hold can be published"
 
 
+@partial(by_signature, elsewhere={"digest": "a list of items becomes a domain by PublicDomain.of(items)"})
 @dataclass(frozen=True)
 class PublicDomain:
     """A list of items that is public knowledge. Items that nobody holds belong to it, with a count of zero.

@@ -34,7 +34,7 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.composite import composite, names_of, published
-from private_topk.transforms.errors import InvalidArgument, literal, verbatim
+from private_topk.transforms.errors import InvalidArgument, kind_shown, literal, verbatim
 from private_topk.transforms.labels import is_label
 from private_topk.transforms.metric import NUMERAL, USERS, Score
 from private_topk.transforms.types import Kind, is_missing, kind_of_class, label_of
@@ -77,7 +77,7 @@ class ElementSchema:
             if role in ("item", "group"):
                 self.names(role)
             elif given is not None and (not isinstance(given, str) or not given):
-                raise InvalidArgument(role, f"must be the name of a field, got {verbatim(repr(given))}")
+                raise InvalidArgument(role, f"must be the name of a field, got {kind_shown(given)}")
         if self.value is not None and "value" not in self.score.columns:
             raise InvalidArgument("value", "needs {amounts}: the most that one user adds to an item")
         if self.group is not None and not self.groups:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from fractions import Fraction
@@ -203,6 +203,13 @@ def refused(sentence: object) -> InvalidArgument:
     return InvalidArgument("", verbatim(sentence))
 
 
+def kind_shown(value: object) -> str:
+    """What was given, for a rule: a number or a text as it is written; of all else, which may hold rows, the kind."""
+    if isinstance(value, bool | int | float | Fraction | str | None):
+        return verbatim(repr(plain(value)))
+    return type(value).__name__
+
+
 def plain(value: Any) -> Any:  # noqa: ANN401 - parameters differ in type
     """A value as JSON can hold it. A fraction that a float is written as is that float, so that 1/10 is named 0.1."""
     if isinstance(value, Fraction):
@@ -239,6 +246,7 @@ def by_signature(
     more: Mapping[str, Any] = _NONE,
     argument: Callable[[str], str] = str,
     elsewhere: Mapping[str, str] = _NONE,
+    tables: Collection[str] | None = None,
 ) -> _Door:
     """The same function, or class: arguments that its signature does not fit are refused, with the nearest.
 
@@ -247,10 +255,12 @@ def by_signature(
     Args:
         more: the types of what its `**` takes, by names. `help` shows these too.
         argument: the argument that stands for a field, as refusals from inside name it.
-        elsewhere: what to do without arguments that other doors have.
+        elsewhere: what to do in place of an argument, by its name.
+        tables: the arguments that may be arrays, columns or tables. One that is given for another may hold rows, which
+            no refusal shows; None where any may be one.
     """
     if isinstance(door, type):
-        door.__init__ = by_signature(door.__init__)  # type: ignore[misc]
+        door.__init__ = by_signature(door.__init__, more, argument, elsewhere, tables)  # type: ignore[misc]
         return door
     written, called = signature(door), door.__qualname__.removesuffix(".__init__")
     kept = [each for each in written.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
@@ -267,9 +277,14 @@ def by_signature(
         except TypeError as error:  # too many by place, or one twice
             return InvalidArgument("", f"{called} has {error}", f"give them by name: {', '.join(own)}")
         needed = [name for name in own if takes.parameters[name].default is Parameter.empty]
+        for name, value in known.items():
+            if tables is not None and name not in tables and hasattr(value, "__array__") and hasattr(value, "__len__"):
+                remedy = "a column is given by its name"
+                return InvalidArgument(name, f"must not be a {type(value).__name__} of values", remedy)
         for name in needed:
             if name not in known:
-                return InvalidArgument(name, "must be given", f"{called} needs {', '.join(needed)}")
+                remedy = elsewhere.get(name) or f"{called} needs {', '.join(needed)}"
+                return InvalidArgument(name, "must be given", remedy)
         return None
 
     @wraps(door)

@@ -159,7 +159,8 @@ def column_of(items: Iterable[Any]) -> pa.Array:
         remedy = (
             "the whole domain of `rank` and of private_topk.PrivateTopK may be the path of a file"
             if path
-            else "the list is public, and never made from the rows; without one, give UnknownDomain() and a delta"
+            else "give a public list, or the path of a file with it, which is never made from the rows; "
+            "without one, give UnknownDomain() and a delta"
         )
         raise InvalidArgument("domain", f"must be a list of items or UnknownDomain(), got {got}", remedy) from None
     if isinstance(items, Set):  # a set has no order, and iterates differently in every process
@@ -197,7 +198,7 @@ def _only_column(frame: Any) -> Any:  # noqa: ANN401 - of pandas, polars or Arro
 
 
 _MIN_PARTS = 2
-_CATALOGUE = "give a catalogue, which is not made from the rows, or an unknown domain"
+_CATALOGUE = "give a public list, such as a catalogue, with each once: it is not made from the rows"
 _ZEROS = np.uint64(0x3030303030303030)
 _ONES = np.uint64(0x0101010101010101)
 _DIGITS = 18

@@ -39,7 +39,7 @@ from private_topk.transforms.columnar import (
     sorted_pairs,
     sorted_sums,
 )
-from private_topk.transforms.errors import InvalidArgument, by_signature, plain
+from private_topk.transforms.errors import InvalidArgument, by_signature, kind_shown, plain
 from private_topk.transforms.mechanisms.weighted import UNIT as WEIGHT
 from private_topk.transforms.mechanisms.weighted import Weighting
 from private_topk.transforms.release import NoiseSize
@@ -285,7 +285,7 @@ def _positive(field: str, value: object) -> Fraction:
     except (ValueError, ZeroDivisionError):
         number = None
     if number is None or number <= 0:
-        raise InvalidArgument(field, f"must be a positive number, got {plain(value)!r}")
+        raise InvalidArgument(field, f"must be a positive number, got {kind_shown(value)}")
     return number
 
 

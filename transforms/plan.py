@@ -9,6 +9,7 @@ import numpy as np
 
 from private_topk.transforms.columnar import Codes
 from private_topk.transforms.domain import Domain
+from private_topk.transforms.errors import InvalidArgument, kind_shown
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
 
@@ -62,8 +63,9 @@ class Execution:
     cores: int = 1
 
     def __post_init__(self) -> None:
-        if isinstance(self.user_shards, bool) or self.user_shards not in {1 << n for n in range(17)}:
-            raise ValueError(f"shards must be a power of two from 1 to 65536, got {self.user_shards!r}")
+        if type(self.user_shards) is not int or self.user_shards not in {1 << n for n in range(17)}:
+            rule = f"must be a power of two from 1 to 65536, got {kind_shown(self.user_shards)}"
+            raise InvalidArgument("shards", rule)
 
 
 @dataclass(frozen=True)

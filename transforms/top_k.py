@@ -25,6 +25,7 @@ from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.history import Step
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.choice import AUTO
+from private_topk.transforms.mechanisms.parameters import check_parameter
 from private_topk.transforms.plan import Execution, plan
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.rows import MakeBlocks, ShardByUser
@@ -182,6 +183,8 @@ def _settled(spec: TopK, delta: float | Fraction | None, aside: bool) -> TopK:
     if delta is not None and not aside:
         name = spec.mechanism.about.name
         raise InvalidArgument("delta", f"does not apply to {name}, which needs none", "leave it out")
+    if delta:
+        check_parameter("delta", delta)
     return spec
 
 

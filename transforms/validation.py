@@ -11,7 +11,8 @@ from apache_beam.runners.runner import PipelineRunner
 from apache_beam.transforms import trigger, window
 
 from private_topk.transforms.asked import Asked
-from private_topk.transforms.errors import InvalidArgument, by_signature, verbatim
+from private_topk.transforms.errors import InvalidArgument, by_signature, literal, verbatim
+from private_topk.transforms.mechanisms import MECHANISMS, parameters_of
 from private_topk.transforms.release import ReleaseKey, not_here
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
@@ -24,17 +25,27 @@ _ARGUMENTS = {
 }
 """The arguments of Python that stand for options which have other names."""
 
-_OF_RUNS = dict.fromkeys(
-    ("privacy_unit", "horizon", "ledger", "dataset"),
-    "a user is protected in each window here, and `charge(...)` of a ledger, around the pipeline, adds windows up; "
-    "`rank` and the command line have it",
-)
-"""What to do without arguments of whole runs."""
+_ELSEWHERE = {
+    **dict.fromkeys(
+        ("privacy_unit", "horizon", "ledger", "dataset"),
+        "a user is protected in each window here, and `charge(...)` of a ledger, around the pipeline, adds windows up; "
+        "`rank` and the command line have it",
+    ),
+    **dict.fromkeys(("start", "end", "window", "slide", "time_zone"), "give period=Period.of(START, END, WINDOW)"),
+    "seed": "a draw is repeated by release=Release(KEY, ID)",
+    "output": "what comes back is written, as by `.write(PATH)` of what `rank` returns",
+    **{
+        name: literal(f'give parameters={{"{name}": ...}}, with a mechanism that has it')
+        for kind in MECHANISMS.values()
+        for name in parameters_of(kind)
+    },
+}
+"""What to do in place of arguments that are none, or not everywhere."""
 
 
 def named_as_arguments(call: _Call) -> _Call:
     """The same call, by its signature and every field of what is asked; its refusals name arguments and not options."""
-    return by_signature(call, get_type_hints(Asked), _argument, _OF_RUNS)
+    return by_signature(call, get_type_hints(Asked), _argument, _ELSEWHERE, ("self", "rows", "domain", "groups"))
 
 
 def _argument(field: str) -> str:

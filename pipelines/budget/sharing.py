@@ -24,11 +24,11 @@ from private_topk.pipelines.budget.composition import (
     share_under,
     shares,
 )
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import InvalidArgument, kind_shown, plain
 from private_topk.transforms.mechanisms import Cost, Mechanism
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within, gaussian_epsilon
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget, Counts
-from private_topk.transforms.mechanisms.parameters import check_parameter, plain
+from private_topk.transforms.mechanisms.parameters import check_parameter
 
 if TYPE_CHECKING:  # what is drawn loads Arrow, which arithmetic on budgets has no use for
     from private_topk.transforms.spec import TopK
@@ -145,8 +145,8 @@ def share_out(
     Cost: 10 to 100 ms where a total is split.
     """
     unit = composition.unit
-    if unit not in UNITS:
-        raise InvalidArgument("privacy_unit", f"must be one of {', '.join(UNITS)}, got {verbatim(unit)}")
+    if unit not in tuple(UNITS):
+        raise InvalidArgument("privacy_unit", f"must be one of {', '.join(UNITS)}, got {kind_shown(unit)}")
     _check_sizes(mechanism, counts, spare_delta, held)
     added = mechanism.parameter("neighbours", "add-remove") == "add-remove"
     if unit == "user-window" and composition.overlap > 1 and composition.bounded and added:

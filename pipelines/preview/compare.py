@@ -333,7 +333,7 @@ def preview(expected: Mapping[str, Expected], *args: Any, **asked: Any) -> Previ
 def preview(expected: Expected, *args: Any, **asked: Any) -> Preview: ...  # noqa: ANN401
 
 
-@partial(by_signature, more=_ASKED)
+@partial(by_signature, more=_ASKED, tables=("expected",))
 def preview(
     expected: Expected | Mapping[str, Expected],
     k: int | Question,

@@ -137,7 +137,11 @@ class Reaches:
     steepness: float = 1.0
 
     def __post_init__(self) -> None:
-        given = dict(self.reaches)
+        try:
+            given = dict(self.reaches)
+        except (TypeError, ValueError):
+            rule = f"must be shares by rank, such as {{{{1: 0.04, 50: 0.005}}}}, got {type(self.reaches).__name__}"
+            raise InvalidArgument("reaches", rule) from None
         for name, limit in (("items", _MAX_ITEMS), ("users", _MAX_USERS)):
             if not 1 <= getattr(self, name) <= limit:
                 raise InvalidArgument(name, f"must be a whole number from 1 to {limit:,}, got {getattr(self, name)}")

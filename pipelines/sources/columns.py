@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from private_topk.pipelines.release.identity import NONE_MEANS, OMIT_IF_DEFAULT
 from private_topk.transforms.columnar import as_labels, make_block
 from private_topk.transforms.composite import composite_column, names_of
-from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
+from private_topk.transforms.errors import InvalidArgument, did_you_mean, kind_shown, verbatim
 from private_topk.transforms.labels import only_labels
 from private_topk.transforms.metric import NUMERAL, as_numbers
 from private_topk.transforms.types import Meaning, is_binary, is_text, kind_of, rule_of, type_name, written_out
@@ -71,7 +71,7 @@ class Columns:
                 names = names_of(f"{role}_column", "" if self.public else role, name)
                 object.__setattr__(self, role, names if len(names) > 1 else names[0])
             elif not (isinstance(name, str) and name):
-                raise InvalidArgument(f"{role}_column", f"must be the name of a column, got {verbatim(repr(name))}")
+                raise InvalidArgument(f"{role}_column", f"must be the name of a column, got {kind_shown(name)}")
         others = {self.user, self.time, *self.of("item")}
         if self.value is not None and self.value in others:
             raise InvalidArgument(
@@ -82,7 +82,7 @@ class Columns:
                 "group_column", "must be another column than {user_column}, {item_column} and {time_column}"
             )
         if self.time_unit not in (None, *UNITS):
-            raise InvalidArgument("time_unit", f"must be one of {', '.join(UNITS)}, got {verbatim(self.time_unit)}")
+            raise InvalidArgument("time_unit", f"must be one of {', '.join(UNITS)}, got {kind_shown(self.time_unit)}")
 
     @property
     def unit(self) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from private_topk.pipelines.files import match, match_any, open_content, reached
+from private_topk.pipelines.files import as_path, match, match_any, open_content, reached
 from private_topk.pipelines.options import Options
 from private_topk.pipelines.release.place import pair_at
 from private_topk.pipelines.sources.columns import Columns, read_rows
@@ -135,7 +135,7 @@ def read_domain(path: str, column: tuple[str, ...]) -> PublicDomain:
 @as_domain.register(str)
 @as_domain.register(os.PathLike)
 def _at(path: str | os.PathLike[str], columns: tuple[str, ...] = ()) -> PublicDomain:
-    return read_domain(os.fspath(path), columns or ("item",))
+    return read_domain(as_path(path, "domain"), columns or ("item",))
 
 
 def with_found(domain: PublicDomain | None, found: Sequence[str], column: tuple[str, ...]) -> PublicDomain | None:

@@ -346,7 +346,7 @@ MISTAKES: dict[str, tuple[object, dict[str, Any], str, str]] = {
         ROWS.with_columns(track=pl.lit(SECRET)),
         {"domain": pl.Series([SECRET] * 9)},
         "domain",
-        "once, got 1 repeated: give a catalogue, which is not made from the rows",
+        "once, got 1 repeated: give a public list, such as a catalogue, with each once: it is not made from the rows",
     ),
     "names for ids": (ROWS.with_columns(track=pl.lit(7)), {}, "domain", "has no whole number, and by their type"),
     "names for codes": (
@@ -494,7 +494,7 @@ def test_a_mechanism_is_an_object_or_a_name(release: Release) -> None:
     assert by_name == rank(ROWS, 3, Joint(1.0), ITEMS, release=release, **NAMES)
     own = rank(ROWS, 3, "cdp-peeling", ITEMS, epsilon=1.0, delta=1e-6, release=release, **NAMES)
     assert own.manifest.parameters["delta"] == 1e-6
-    assert repr(by_name) == f"Rankings(release={release.id!r}, windows=1, k=3)"
+    assert repr(by_name) == f"Rankings(release={release.id!r}, rankings=1, k=3)"
 
 
 @pytest.mark.parametrize(
@@ -567,7 +567,7 @@ def ranked(periodic: bool = False, counts: float | None = None) -> Rankings:
         Joint(1.0),
         [HOSTILE, "tea", "cake"],
         period=period,
-        time_unit="s",
+        time_unit="s" if periodic else None,
         publish_counts=counts,
         release=fixed_release(),
     )
@@ -582,10 +582,12 @@ def test_rankings_convert_to_other_table_libraries() -> None:
     )
     assert len(found) == 2 and found[0] == found.windows[0] and found[:1] == found.windows[:1]
     assert ranked().items == ranked()[0].items
-    with pytest.raises(
-        InvalidArgument, match=r"items are those of one window, and there are 2: take one, such as rankings\[0\]"
+    for ask, said in (
+        (lambda: found.items, "items are those of one ranking, and there are 2, of all windows and groups: take one, "),
+        (lambda: found["DE"], "rankings are taken by their number"),
     ):
-        _ = found.items
+        with refused("", said):
+            ask()
 
 
 @pytest.mark.parametrize("asked", [{}, {"publish_counts": 0.5}, {"groups": ["north", "south"]}])
@@ -720,5 +722,16 @@ def test_files_are_those_of_a_run(tmp_path: Path) -> None:
     found.write(Path(path))  # the same again is no overwriting
     with refused("release_id", "is taken"):  # the answer of the same release to another question
         ranked(counts=0.5).write(path, overwrite=True)
-    with refused("output", "must end with one of"):
-        found.write(str(tmp_path / "ranking.txt"))
+    with refused("path", "must end with one of .avro, .csv, .jsonl, .ndjson, .parquet: other kinds of files are"):
+        found.write(tmp_path / "ranking.xlsx")
+    with refused("path", "exists and is kept"):
+        rank(PLAYS, 2, Joint(1.0), ["tea", "cake"]).write(path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ranking.csv", "ranking.manifest.json"]
+
+
+def test_a_path_may_begin_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a shell has it; it was a folder of the name ~."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "menu.txt").write_text("\n".join(ITEMS))
+    rank(ROWS, 3, Joint(1.0), "~/menu.txt", **NAMES).write("~/top.csv")
+    assert (tmp_path / "top.csv").exists()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import polars as pl
 import pytest
 
 import private_topk
@@ -18,6 +19,7 @@ from private_topk import (
     Joint,
     Period,
     PrivateTopK,
+    PublicDomain,
     RangeDomain,
     Release,
     UnknownDomain,
@@ -34,6 +36,18 @@ DOORS: list[Callable[..., Any]] = [
     *(Budget.of, Ledger, Request.of, PublicCounts, Reaches),
     *MECHANISMS.values(),
 ]
+
+ROWS = pl.DataFrame({"user": ["private ann"], "item": ["private tea"], "time": ["private noon"]})
+ASKED: dict[str, Any] = {"k": 1, "epsilon": 1.0, "domain": ["a", "b"]}
+GIVEN = {
+    "a frame": ROWS,
+    "a frame of pandas": ROWS.to_pandas(),
+    "a column": ROWS["user"],
+    "a column of pandas": ROWS["user"].to_pandas(),
+    "an array": ROWS["user"].to_numpy(),
+    "columns": ROWS.to_dict(as_series=False),
+    "values": ROWS["user"].to_list() * 2,
+}
 
 
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__qualname__)
@@ -63,6 +77,13 @@ def test_every_door_refuses_what_its_signature_does_not_fit(door: Callable[..., 
         (lambda: PrivateTopK("2", Joint(1.0), ["a", "b"]), "k must be a whole number, got str"),
         (lambda: Joint(1.0)([3, 2], "1", RandomBits.fresh()), "k must be a whole number, got str"),
         (lambda: Joint(1.0)([3, 2], 1, b"bits"), "bits must be RandomBits: use"),
+        (lambda: Reaches(10, 2, 10), "reaches must be shares by rank, such as {1: 0.04, 50: 0.005}, got int"),
+        (lambda: PublicDomain(["tea"]), "digest must be given: a list of items becomes a domain by PublicDomain.of"),
+        (lambda: PrivateTopK(1, epsilon=1.0, delta=2, domain=["a"]), "delta must lie strictly between 0 and 1, got 2"),
+        (lambda: rank(ROWS, **ASKED, skew=2), 'there is no argument skew: give parameters={"skew": ...}'),
+        (lambda: rank(ROWS, **ASKED, seed=2), "there is no argument seed: a draw is repeated by release="),
+        (lambda: rank(ROWS, **ASKED, start="2026-01-05"), "there is no argument start: give period=Period.of(START, "),
+        (lambda: rank(ROWS, **ASKED, time_unit="s"), "time_unit needs period: give Period.of"),
         (lambda: Budget.of("plays", "1"), "epsilon must be a positive finite number, got '1'"),
         (lambda: Budget.of("plays", 1, "0"), "delta must be at least 0 and below 1, got '0'"),
     ],
@@ -78,3 +99,16 @@ def test_a_checked_class_is_the_same_class() -> None:
         assert pickle.loads(pickle.dumps(made)) == copy.deepcopy(made) == replace(made) == made
     assert str(inspect.signature(Joint)).startswith("(epsilon: ") and "skew" in str(inspect.signature(Joint))
     assert {"epsilon", "period", "privacy_unit"} <= inspect.signature(private_topk.preview).parameters.keys()
+
+
+@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("door", [rank, PrivateTopK, preview], ids=lambda door: door.__qualname__)
+def test_rows_in_the_place_of_another_argument_are_refused_and_not_shown(door: Callable[..., Any], given: str) -> None:
+    """As in `rank(rows, user=rows["user"], ...)`, whose refusal printed the users."""
+    public = Reaches({1: 0.9, 2: 0.5}, 2, 10)
+    first: dict[str, Any] = {"rank": {"rows": ROWS}, "preview": {"expected": public}}.get(door.__name__, {})
+    lists = ("rows", "domain", "groups", "mechanism")
+    for name in inspect.signature(door).parameters.keys() - lists:
+        with pytest.raises(InvalidArgument) as caught:
+            door(**{**first, **ASKED, name: GIVEN[given]})
+        assert "private" not in str(caught.value), name

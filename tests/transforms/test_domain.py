@@ -87,7 +87,7 @@ def test_other_items_or_another_order_are_another_list() -> None:
     ("items", "message"),
     [
         ([], "at least one value"),
-        (["a", "b", "a"], "every value once, got 1 repeated: give a catalogue"),
+        (["a", "b", "a"], "every value once, got 1 repeated: give a public list, such as a catalogue"),
         ([5, "5"], "every value once"),
         (["a", None], "texts, whole numbers or UUIDs, got NoneType"),
         (pa.array(["a", None]), "must not hold empty values, got 1: remove them"),

@@ -113,7 +113,7 @@ def chosen(
         except InvalidArgument as refusal:
             refusals.append(refusal)
     if not answers:
-        raise refusals[0]
+        raise next((refusal for refusal in refusals if refusal.field != "mechanism"), refusals[0])  # what can be given
     choice = _FINDS if k is None else choose(map(drawn_with, answers.values()), k, items, resolution)
     return answers[choice.name], choice
 

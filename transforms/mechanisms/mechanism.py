@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from private_topk.transforms.errors import InvalidArgument, plain, verbatim
+from private_topk.transforms.errors import InvalidArgument, kind_shown, plain, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw, RandomBits
 from private_topk.transforms.mechanisms.exact.count_noise import CountNoise
@@ -269,7 +269,7 @@ class Mechanism(abc.ABC):
             )
         offered, chosen = self.guarantee.neighbours, self.parameter("neighbours", "add-remove")
         if chosen not in offered:
-            rule = f"must be one of {', '.join(offered)} for {self.about.name}, got {verbatim(repr(chosen))}"
+            rule = f"must be one of {', '.join(offered)} for {self.about.name}, got {kind_shown(chosen)}"
             raise InvalidArgument("neighbours", rule)
 
 

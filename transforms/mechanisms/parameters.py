@@ -10,7 +10,7 @@ from functools import cache
 from numbers import Integral, Rational, Real
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from private_topk.transforms.errors import InvalidArgument, plain, verbatim
+from private_topk.transforms.errors import InvalidArgument, kind_shown, verbatim
 
 Kind = Literal["number", "fraction", "whole", "text", "object"]
 
@@ -124,7 +124,8 @@ def check_parameter(name: str, value: Any) -> Any:  # noqa: ANN401 - parameters 
     rule(name, value)
     if isinstance(value, Integral):
         return int(value) if rule is _whole or int(value) > 2**53 else float(value)
-    return value if isinstance(value, Rational) else float(value)
+    # A float of numpy's is the decimal that it prints: 0.1, where its own float is 0.10000000149.
+    return value if isinstance(value, Rational) else float(str(value))
 
 
 def check_decimal(name: str, value: object, least: Fraction, most: Fraction, meaning: str = "") -> Fraction:
@@ -134,24 +135,24 @@ def check_decimal(name: str, value: object, least: Fraction, most: Fraction, mea
     except (ValueError, ZeroDivisionError):
         number = None
     if number is None or not least <= number <= most:
-        shown = value if isinstance(value, Fraction) else verbatim(repr(value))
+        shown = value if isinstance(value, Fraction) else kind_shown(value)
         raise InvalidArgument(name, f"must be a number from {least} to {most}, got {shown}", meaning)
     return number
 
 
 def _positive(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < _float(value) < math.inf:
-        raise InvalidArgument(name, f"must be a positive finite number, got {verbatim(repr(plain(value)))}")
+        raise InvalidArgument(name, f"must be a positive finite number, got {kind_shown(value)}")
 
 
 def _probability(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < _float(value) < 1:
-        raise InvalidArgument(name, f"must lie strictly between 0 and 1, got {verbatim(repr(plain(value)))}")
+        raise InvalidArgument(name, f"must lie strictly between 0 and 1, got {kind_shown(value)}")
 
 
 def _whole(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
-        raise InvalidArgument(name, f"must be a whole number of at least 1, got {verbatim(repr(value))}")
+        raise InvalidArgument(name, f"must be a whole number of at least 1, got {kind_shown(value)}")
 
 
 def _float(value: Real) -> float:

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import InvalidArgument, kind_shown
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.classes import Classes, TopK
@@ -127,7 +127,7 @@ class Joint(JointLoss):
         object.__setattr__(self, "skew", check_decimal("skew", self.skew, Fraction(1, 2), Fraction(1), meaning))
         if self.noise not in ("gumbel", "exponential"):
             raise InvalidArgument(
-                "noise", f"must be one of gumbel, exponential for joint, got {verbatim(repr(self.noise))}"
+                "noise", f"must be one of gumbel, exponential for joint, got {kind_shown(self.noise)}"
             )
 
     def losses_and_rate(self, histogram: Histogram, k: int) -> tuple[SequenceLosses, Fraction]:

@@ -329,8 +329,8 @@ def test_the_cause_of_a_failed_job_is_found_in_all_that_its_server_says(refused:
     said = "menu.txt cannot be read: write it again"
     if not refused:
         said = (
-            "the job on Flink ended as FAILED (NoResourceAvailableException: Kafka says _TRANSPORT): look at the logs of "
-            "the task managers and the Python workers"
+            "the job on Flink ended as FAILED (NoResourceAvailableException: Kafka says _TRANSPORT): look at the logs "
+            "of the task managers and the Python workers"
         )
     with pytest.raises(InvalidArgument) as caught:
         job.wait_until_finish()

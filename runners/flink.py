@@ -396,7 +396,8 @@ class _WatchedJob(PipelineResult):
     def __init__(self, job: PipelineResult, watch: Watch, cancel: Callable[[], None]) -> None:
         super().__init__(job.state)
         self.metrics, self.cancel = job.metrics, cancel  # type: ignore[method-assign]
-        self._job, self._watch = job, watch
+        self._job: Any = job
+        self._watch = watch
 
     def wait_until_finish(self, duration: int | None = None) -> Any:  # noqa: ANN401 - a state, as text
         try:

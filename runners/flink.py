@@ -39,7 +39,7 @@ from private_topk.runners import Launch, Line, cache_folder, unknown_words
 from private_topk.runners import say as say_on_stderr
 from private_topk.runners.options import BeamOptions
 from private_topk.runners.portable import EndsWithUs, LoopbackRunner, check_environment, reachable
-from private_topk.transforms.errors import InvalidArgument, Told, told_in, verbatim
+from private_topk.transforms.errors import InvalidArgument, Told, reason_in, told_in, verbatim
 
 FLINK_VERSION = "1.19"
 """The mini cluster's default version: the one that the tests run on."""
@@ -396,7 +396,8 @@ class _WatchedJob(PipelineResult):
     def __init__(self, job: PipelineResult, watch: Watch, cancel: Callable[[], None]) -> None:
         super().__init__(job.state)
         self.metrics, self.cancel = job.metrics, cancel  # type: ignore[method-assign]
-        self._job, self._watch = job, watch
+        self._job: Any = job
+        self._watch = watch
 
     def wait_until_finish(self, duration: int | None = None) -> Any:  # noqa: ANN401 - a state, as text
         try:
@@ -495,19 +496,24 @@ class JobManager:
         return int((latest.get("completed") or {}).get("id", 0))
 
     def failures(self, job: str) -> list[tuple[int, str, Told | None]]:
-        """The last failures that a job has recovered from, the oldest first: milliseconds since 1970, kind and refusal.
+        """The last failures that a job recovered from, the oldest first: milliseconds since 1970, cause and refusal.
 
-        Flink remembers sixteen of them. Their texts may hold data, except refusals, so they are left out.
+        Flink remembers sixteen of them. Their texts may hold data, so only causes and refusals are taken from them.
         """
         history = (self.get(f"jobs/{job}/exceptions") or {}).get("exceptionHistory", {}).get("entries", [])
         return [
             (
                 int(each.get("timestamp", 0)),
-                str(each.get("exceptionName", "")).rpartition(".")[2],
-                told_in(str(each.get("stacktrace", ""))),
+                _cause(str(each.get("exceptionName", "")), trace := str(each.get("stacktrace", ""))),
+                told_in(trace),
             )
             for each in reversed(history)
         ]
+
+
+def _cause(name: str, text: str) -> str:
+    """The kind of an error, and the reason in it: the rest of its text may hold data."""
+    return ": ".join(filter(None, [name.rpartition(".")[2], reason_in(text)]))
 
 
 _LOOK = "look at the logs of the task managers and the Python workers"
@@ -519,9 +525,9 @@ def _in_vain(times: int, cause: str) -> InvalidArgument:
 
 
 def _ended(state: str, messages: Sequence[str]) -> InvalidArgument:
-    """How a job has ended early, with the kind of what its job server said last: the text may hold data."""
-    kind = re.match(r"[\w.$]+", next(filter(None, reversed(messages)), ""))
-    cause = f" ({kind[0].rpartition('.')[2]})" if kind else ""
+    """How a job has ended early, and the cause of what its job server said last."""
+    kind = re.match(r"[\w.$]+", last := next(filter(None, reversed(messages)), ""))
+    cause = f" ({_cause(kind[0], last)})" if kind else ""
     return InvalidArgument("", f"the job on Flink ended as {state}{cause}", _LOOK)
 
 

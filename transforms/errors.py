@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -173,6 +174,16 @@ def told_in(text: str) -> Told | None:
             kind, *args = json.loads(base64.urlsafe_b64decode(value))
             return _KINDS[kind](*args)
     return None
+
+
+def reason_in(text: str) -> str:
+    """The reason of the operating system or of Kafka's client in the text of an error, such as a full disk or a broker
+    that does not answer: one of theirs, without data, and empty if there is none.
+    """
+    match = re.search(r"\[Errno (\d{1,3})\]|KafkaError\{code=([A-Z_]{1,50}),", text)
+    if match is None:
+        return ""
+    return f"Kafka says {match[2]}" if match[2] else os.strerror(int(match[1]))
 
 
 def install_extra(name: str) -> str:

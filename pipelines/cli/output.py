@@ -8,7 +8,6 @@ import io
 import json
 import logging
 import os
-import re
 import select
 import signal
 import sys
@@ -28,7 +27,7 @@ from private_topk.pipelines.process import (
     received_signal,
     reset_signal_handlers,
 )
-from private_topk.transforms.errors import IncompleteDataError, InvalidArgument, printable
+from private_topk.transforms.errors import IncompleteDataError, InvalidArgument, printable, reason_in
 from private_topk.transforms.stated import stated
 from private_topk.transforms.windows import utc_text
 
@@ -134,7 +133,8 @@ def _print_error(error: BaseException, about: str, stream: TextIO) -> int:
         print(f"{about}failed: {why}. {state[:1].upper()}{state[1:]}", file=stream)
         return FAILED
     # Its text may hold data, so only its kind and place are shown.
-    kind = type(cause).__name__ + _of_the_system(cause)
+    reason = reason_in(str(cause))
+    kind = f"{type(cause).__name__} ({reason})" if reason else type(cause).__name__
     print(f"{about}failed with {kind}{'; ' if state else ''}{state}", file=stream)
     for frame in traceback.extract_tb(cause.__traceback__)[-4:]:
         print(f"  at {frame.filename}:{frame.lineno} in {frame.name}", file=stream)
@@ -162,12 +162,6 @@ def _or_signal(error: BaseException) -> BaseException:
     if stop is None or isinstance(error, KeyboardInterrupt):
         return error
     return Interrupted(str(error) if isinstance(error, RunFailed) else "", stop)
-
-
-def _of_the_system(error: BaseException) -> str:
-    """The operating system's reason, such as a full disk, also inside a runner's error: a fixed text without data."""
-    match = re.search(r"\[Errno (\d{1,3})\]", str(error))
-    return f" ({os.strerror(int(match[1]))})" if match else ""
 
 
 def print_json(document: object) -> None:

@@ -233,8 +233,8 @@ def test_where_a_job_cannot_be_ended_it_is_said_once(manager: StubJobManager, wa
 
 
 def test_restarts_and_missing_slots_are_said(manager: StubJobManager, watch: Callable) -> None:
-    manager.failures = ["RemoteTransportException", "Earlier"]
-    restarted = "Flink: the job restarted, {} in all ({})"
+    manager.failures, manager.trace = ["RemoteTransportException", "Earlier"], "OSError: [Errno 28] of a private place"
+    restarted = "Flink: the job restarted, {} in all ({}: No space left on device)"
     assert watch(answered=False, looks=6) == [
         restarted.format(1, "Earlier"),
         restarted.format(2, "RemoteTransportException"),
@@ -313,7 +313,7 @@ def test_the_cause_of_a_failed_job_is_found_in_all_that_its_server_says(refused:
     with pytest.raises(WorkerRefusal) as refusal:
         RefusesDoFn().process(None)
     texts = ["".join(format_exception(refusal.value))] if refused else []
-    texts += ["", "org.flink.NoResourceAvailableException: of alice", ""]
+    texts += ["", "org.flink.NoResourceAvailableException: of alice, KafkaError{code=_TRANSPORT,", ""]
     messages = [SimpleNamespace(message_response=SimpleNamespace(message_text=text)) for text in texts]
 
     class Failed(PipelineResult):
@@ -329,8 +329,8 @@ def test_the_cause_of_a_failed_job_is_found_in_all_that_its_server_says(refused:
     said = "menu.txt cannot be read: write it again"
     if not refused:
         said = (
-            "the job on Flink ended as FAILED (NoResourceAvailableException): look at the logs of the task managers "
-            "and the Python workers"
+            "the job on Flink ended as FAILED (NoResourceAvailableException: Kafka says _TRANSPORT): look at the logs "
+            "of the task managers and the Python workers"
         )
     with pytest.raises(InvalidArgument) as caught:
         job.wait_until_finish()

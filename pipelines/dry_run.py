@@ -124,7 +124,13 @@ def _ledger(report: Report) -> str:
     check_adopted(report)
     quote = account.books.quote(request)
     if quote is None or isinstance(quote, Fraction):
-        return f"dataset {account.dataset}: this run {fits(quote)}"
+        corrected = {each.release_id for each in report.corrects}
+        alike = [
+            f"; the rows are those of {each.release_id}, so only the noise and what is asked otherwise will differ"
+            for each in account.books.read(account.dataset).charges
+            if each.release_id in corrected and each.fingerprint == request.fingerprint
+        ]
+        return f"dataset {account.dataset}: this run {fits(quote)}{''.join(alike[-1:])}"
     check_repeat(report, quote.outcome)
     return (
         f"dataset {account.dataset}: this release was charged on {quote.charged} ({quote.outcome}), so it costs nothing"

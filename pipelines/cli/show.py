@@ -101,10 +101,12 @@ def _manifest(report: PublishedReport) -> dict[str, Any] | None:
     return None if report.manifest is None else report.manifest.to_json()
 
 
-def _books(report: PublishedReport, url: str | None) -> str:
-    """What a ledger says of the dataset that the ranking was charged to; nothing where none is named."""
+def _books(report: PublishedReport, url: str | None) -> Sequence[str]:
+    """What a ledger says of the dataset that the ranking was charged to, and of what is not here; nothing where none
+    is named.
+    """
     if url is None:
-        return ""
+        return ()
     from private_topk.pipelines.budget.ledger import Ledger
     from private_topk.pipelines.budget.statement import sentence
 
@@ -125,7 +127,7 @@ def _books(report: PublishedReport, url: str | None) -> str:
     for release, key in {(each.release_id, each.key_id) for each in report.parts or [manifest]}:
         if (release, key) not in known:
             raise InvalidArgument("ledger", f"knows nothing of {verbatim(release)}", "give the ledger that was charged")
-    return " ".join([*(sentence(budget, books) for budget in books.budgets), *_charged_too(report, books)])
+    return " ".join(sentence(budget, books) for budget in books.budgets), *_charged_too(report, books)
 
 
 def _charged_too(report: PublishedReport, books: Books) -> Iterator[str]:
@@ -146,7 +148,7 @@ def _charged_too(report: PublishedReport, books: Books) -> Iterator[str]:
         and entry.windows.runs[-1].end <= within[-1].end
     ]
     if gone:
-        yield f"It was charged for {', '.join(gone)} too, of which no manifest is here: other numbers may leave it out."
+        yield f"The ledger has charged {', '.join(gone)} too, of which no manifest is here."
 
 
 def _titled(report: PublishedReport, arguments: Namespace) -> PublishedReport:

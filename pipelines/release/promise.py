@@ -54,8 +54,9 @@ def promised(published: Iterable[tuple[Manifest, Windows]]) -> tuple[PrivacyFact
     spent, reached = _with_the_rest(unit, charges, once, _covered(first))
     if changed or dearer or reached > _covered(first):
         stated = _restated(declared, spent, delta, max(everything.number, declared.windows or 1), reached)
-        # Of one question no less than was declared, perhaps by a looser accounting: no correction protects anybody.
-        least = 0 if changed or dearer else declared.epsilon
+        # Of one question no less than was declared, perhaps by a looser accounting: no correction protects anybody. Of
+        # one release neither, since nothing tells how the others were asked.
+        least = 0 if len(parts) > 1 and (changed or dearer) else declared.epsilon
         declared = msgspec.structs.replace(stated, epsilon=max(stated.epsilon, least))
     if unit == "user" or everything.number == 1:
         return declared, None
@@ -122,6 +123,8 @@ def series_of(published: Iterable[Manifest]) -> Manifest:
     names = {each.name for each in msgspec.structs.fields(Manifest)} - asked
     differing = {name for name in names if any(getattr(each, name) != getattr(first, name) for each in manifests)}
     facts: dict[str, Any] = dict.fromkeys(differing) | {"windows": windows}
+    if first.private and len({_facts(cost_of_a_window(each)) for each in manifests}) == 1:  # but for last bits
+        facts["zcdp_of_a_window"] = first.zcdp_of_a_window
     shown = {each.release_id for each in manifests}
     by_key: dict[str | None, float] = {}
     for each in published:  # a hash is shared, or not, anew under every key

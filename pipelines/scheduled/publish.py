@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from fractions import Fraction
 from functools import cached_property
 from itertools import starmap
 
@@ -145,7 +147,8 @@ class ScheduledReport(Periods):
         """The manifest of each place; tells which are lost."""
         for place in places:
             if place.lost_manifest:
-                self._tell(number, f"the manifest of {place.path} is lost: bring it back from a copy")
+                again = ", or move the ranking away and call this period again, which is free" if self.account else ""
+                self._tell(number, f"the manifest of {place.path} is lost: bring it back from a copy{again}")
             yield place.pair.manifest
 
     def prospects(self) -> Iterator[Fact]:
@@ -210,16 +213,19 @@ class ScheduledReport(Periods):
         budget = ledger.budget(account.dataset, "user")
         spent = heaviest(budget, budget_usage(budget, ledger.read(account.dataset)).charges)
         left = horizon - len(known)
-        used, then = (
-            min(budget.used(Cost.sum([*spent, (windows, each)])) for each in cost.readings())
-            for windows in (costs, costs + left)
-        )
+
+        def used(more: int) -> Fraction:
+            return min(budget.used(Cost.sum([*spent, (costs + more, each)])) for each in cost.readings())
+
+        fitting = bisect_right(range(1, left + 1), 1, key=used)
+        fit = "they fit" if fitting == left else "none of them fits"
+        if 0 < fitting < left:
+            fit = f"{fitting:,} of them fit and {left - fitting:,} will be refused"
         yield (
             "horizon",
             f"{left:,} of {horizon:,} periods remain{'' if number is None else ' after this run'} and need "
-            f"{float(then - used):.1%} of the budget; {max(1 - float(used), 0):.1%} will be left, so "
-            f"{'the last of them will be refused' if then > 1 else 'they fit'}",
-            then > 1,
+            f"{float(used(left) - used(0)):.1%} of the budget; {max(1 - float(used(0)), 0):.1%} will be left, so {fit}",
+            fitting < left,
         )
 
     def forget(self, path: str) -> Sequence[str]:

@@ -150,7 +150,7 @@ def _head(listing: Listing, of_end: bool) -> str:
         short = ": none"
     elif listing.rows[0]["returned"] < listing.rows[0]["k"]:
         short = f": {listing.rows[0]['returned']:,} of {listing.rows[0]['k']:,}"
-    return listing.day(of_end) + short
+    return f"{listing.day(of_end)}{', corrected' if listing.corrected else ''}{short}"
 
 
 def _index(groups: Mapping[str | None, Sequence[Listing]], hrefs: Mapping[str | None, str]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ class Listing(NamedTuple):
         drawn: with what; None where its noisy counts do not tell how much was found.
         helped: its noisy counts come with the draw, and noise has helped what is shown.
         changed: what was asked otherwise in the windows before it.
+        corrected: other rankings of the same window were published before.
     """
 
     start: datetime | None
@@ -40,6 +41,7 @@ class Listing(NamedTuple):
     drawn: TopK | None = None
     helped: bool = False
     changed: str = ""
+    corrected: bool = False
 
     @property
     def items(self) -> tuple[Any, ...]:
@@ -101,7 +103,7 @@ class Listing(NamedTuple):
         return "\n".join(table(self))
 
     def title(self) -> str:
-        return when(self.start, self.end, self.zone)
+        return f"{when(self.start, self.end, self.zone)}{', corrected' if self.corrected else ''}"
 
     def caption(self) -> str:
         """The title, with the group where there are groups."""
@@ -175,7 +177,8 @@ class PublishedReport:
         overall = self.manifest is not None and self.manifest.groups is not None and self.manifest.groups.overall
         several = f"{len(groups) - overall:,} groups{' and overall' if overall else ''}"
         of = "" if groups in ([], [None]) else f" of {groups[0] if len(groups) == 1 else several}"
-        what = f"{_rhythm(windows)} top {'items' if self.k is None else f'{self.k:,}'}".strip()
+        asked = dict.fromkeys(each.k for each in reversed(not_corrected(self.parts))) or [self.k]
+        what = f"{_rhythm(windows)} top {' or '.join('items' if k is None else f'{k:,}' for k in asked)}".strip()
         what = f"{self.heading}, {what}" if self.heading else what[0].upper() + what[1:]
         what += of
         return f"{what}, {when(windows[0][0], max(end for _, end in windows), self.zone)}" if windows else what
@@ -202,8 +205,11 @@ class PublishedReport:
         drawn = noise.drawn_with(self.manifest) if self.manifest is not None and few else None
         helped = self.manifest is not None and self.manifest.draws_counts
         changed = dict(self.changes)
+        corrected = {window.start for each in not_corrected(self.parts) if each.corrects for window in each.windows}
         return [
-            Listing(*place, rows, self.zone, self._steps, drawn, helped, changed.get(place[0], ""))
+            Listing(
+                *place, rows, self.zone, self._steps, drawn, helped, changed.get(place[0], ""), place[0] in corrected
+            )
             for place, rows in by_window.items()
         ]
 

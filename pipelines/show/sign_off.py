@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from private_topk.pipelines.release.manifest import BudgetFacts
@@ -17,6 +17,7 @@ from private_topk.pipelines.show.templates import rendered
 from private_topk.pipelines.show.words import (
     change_of,
     changes_of,
+    corrections_of,
     in_symbols,
     not_counted,
     parameters,
@@ -36,11 +37,12 @@ _NOT_PROTECTED = (
 )
 
 
-def sheet(report: PublishedReport, books: str = "") -> Iterator[str]:
+def sheet(report: PublishedReport, books: Sequence[str] = ()) -> Iterator[str]:
     """The sign-off sheet, line by line: what the manifest says, then what has to be filled in.
 
     Args:
-        books: what the ledger says of the dataset's budget; empty if nobody has asked it.
+        books: what the ledger says of the dataset's budget, and then what it has charged and is not here; empty if
+            nobody has asked it.
 
     Raises:
         InvalidArgument: there is no manifest, or the ranking is not private.
@@ -51,7 +53,7 @@ def sheet(report: PublishedReport, books: str = "") -> Iterator[str]:
         yield textwrap.fill(text, _WIDTH, initial_indent=left, subsequent_indent=below) if bar else line
 
 
-def registry_entry(report: PublishedReport, books: str = "") -> str:
+def registry_entry(report: PublishedReport, books: Sequence[str] = ()) -> str:
     """An entry for OpenDP's registry of deployments as YAML; comments at its head name what is blank.
 
     Its fields are those that a deployment of this kind has, after opendp/deployments-registry-data. Fields that take
@@ -61,7 +63,7 @@ def registry_entry(report: PublishedReport, books: str = "") -> str:
     return rendered("registry.yaml", **_facts(report, books)) + "\n"
 
 
-def _facts(report: PublishedReport, books: str) -> dict[str, Any]:
+def _facts(report: PublishedReport, books: Sequence[str]) -> dict[str, Any]:
     """What both templates are filled with: texts, of which some may be empty, and the promise of the manifest."""
     manifest = report.manifest
     if manifest is None or manifest.privacy is None:
@@ -80,7 +82,8 @@ def _facts(report: PublishedReport, books: str) -> dict[str, Any]:
         "privacy": privacy,
         "settings": dict(parameters(report)),
         "changes": changes_of(report),
-        "not_counted": not_counted(report),
+        "corrections": corrections_of(report),
+        "not_counted": [*not_counted(report), *books[1:]],
         "since": f" {day_of(report.changes[-1][0], report.zone)}" if report.changes and report.changes[-1][0] else "",
         "title": report.title,
         "slug": re.sub(r"[^a-z0-9]+", "-", (manifest.release_id or report.title).lower()).strip("-"),
@@ -95,7 +98,7 @@ def _facts(report: PublishedReport, books: str) -> dict[str, Any]:
         "over_a_year": over_a_year if spans and not privacy.of_all_windows else "",
         "not_protected": _NOT_PROTECTED,
         "shared": shared_by(manifest),
-        "books": books,
+        "books": books[0] if books else "",
         "spans": spans,
         "when": when(start, end, report.zone),
         "groups": sum(not spans or (window.start, window.end) == max(spans) for window in manifest.windows),

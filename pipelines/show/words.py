@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections import Counter
 from collections.abc import Iterator
 
 from private_topk.pipelines.budget.composition import UNITS
@@ -19,9 +20,9 @@ from private_topk.pipelines.release.manifest import (
     PrivacyFacts,
     RankedGroups,
 )
+from private_topk.pipelines.release.promise import not_corrected
 from private_topk.pipelines.show.published import PublishedReport, day_of, table
 from private_topk.transforms.errors import printable
-from private_topk.transforms.metric import USERS
 from private_topk.transforms.stated import number
 
 _WEAK = math.log(100)
@@ -45,9 +46,7 @@ def in_words(report: PublishedReport) -> list[str]:
     privacy, windows = manifest.privacy, len(manifest.bounds())
     reach = _reach(privacy, windows) if manifest.to_date is None else "in the whole period"
     sentences = [f"{_change(privacy, reach)} {_bound(privacy)}", who_counts(manifest)]
-    if corrected := manifest.corrects:
-        names = ", ".join(each.release_id for each in corrected)
-        sentences.append(f"This corrects {names}, published too, and counted here.")
+    sentences += corrections_of(report)
     sentences += not_counted(report)
     if everything := manifest.all_windows:
         sentences.append(
@@ -65,6 +64,20 @@ def in_words(report: PublishedReport) -> list[str]:
         "The list of windows, all parameters and the list of items, if there is one, are public and not protected."
     )
     return sentences
+
+
+def corrections_of(report: PublishedReport) -> list[str]:
+    """Which windows were published more than once."""
+    manifest = report.manifest
+    corrected = (
+        [] if manifest is None else [each for each in not_corrected(report.parts or [manifest]) if each.corrects]
+    )
+    if not corrected:
+        return []
+    starts = [(start, len(each.corrects) + 1) for each in corrected for start, _ in sorted(each.bounds())]
+    named = [f"{day_of(start, report.zone) if start else 'all rows'} ({times} times)" for start, times in starts]
+    what = "ranking of" if None in dict(starts) else "window of" if len(named) == 1 else "windows of"
+    return [f"Published more than once: the {what} {', '.join(named)}. The last is shown, and all are counted."]
 
 
 def not_counted(report: PublishedReport) -> list[str]:
@@ -185,7 +198,7 @@ def how_to_read(report: PublishedReport) -> list[str]:
     series = manifest is not None and manifest.to_date is not None
     together = "all items of a ranking together" if manifest and manifest.draws_counts else "each item by itself"
     sentences = {
-        what_is_ranked(manifest): True,
+        what_is_ranked(manifest): manifest is not None,
         "This ranking is a set: the items stand in the order of the public list, or in alphabetical order, and not "
         "in order of rank.": manifest is not None and manifest.answer == "set",
         "Items were drawn with noise. Items whose true counts are close may have changed places, and an item just "
@@ -209,13 +222,14 @@ def how_to_read(report: PublishedReport) -> list[str]:
 
 def changes_of(report: PublishedReport) -> list[str]:
     """Which windows of a series were asked otherwise than the newest, and how."""
-    said, begin = [], ""
+    spans: dict[str, list[str]] = {}
+    begin = ""
     for (start, _), what in zip(report.changes, report.otherwise, strict=True):
         end = f"that of {day_of(start, report.zone)}" if start else "that"
-        which = f"from {begin} to the last before {end}" if begin else f"before {end}"
-        said += [f"The windows {which} were asked otherwise: {what}"] * bool(what)
+        if what:
+            spans.setdefault(what, []).append(f"from {begin} to the last before {end}" if begin else f"before {end}")
         begin = end
-    return said
+    return [f"The windows {' and '.join(which)} were asked otherwise: {what}" for what, which in spans.items()]
 
 
 def why_short(report: PublishedReport) -> list[str]:
@@ -261,8 +275,8 @@ def what_was_corrected(manifest: Manifest) -> str:
 
 
 def what_is_ranked(manifest: Manifest | None) -> str:
-    """What items are ranked by, in one sentence."""
-    return (USERS if manifest is None else manifest.score).explained
+    """What items are ranked by, in one sentence; nothing where no manifest tells."""
+    return "" if manifest is None else manifest.score.explained
 
 
 def _items(domain: ListedItems) -> str:
@@ -299,7 +313,8 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
     privacy, columns, of_a_user = manifest.privacy, manifest.columns, report.rankings_of_a_user or 1
     parts = report.parts or (manifest,)
     days = [each.released for each in parts if each.released]
-    keys = dict.fromkeys(each.key_id for each in parts if each.key_id)
+    keys = Counter(each.key_id for each in parts if each.key_id)
+    of_each = [f"{key} of {number:,} releases" for key, number in keys.items()]
     several = {role: names for role in ("item", "group") if len(names := manifest.names(role)) > 1}
     settings = (
         ("release", report.name),
@@ -310,13 +325,13 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
         ("lists of found items among them", ", ".join(manifest.found or ())),
         ("protected unit", privacy and privacy.unit),
         ("how the budget adds up", shared_by(manifest)),
-        ("rankings one user can change", of_a_user > 1 and f"{of_a_user:,} of all that is counted here"),
+        ("rankings one user can change", of_a_user > 1 and f"{of_a_user:,} of all that is published here"),
         ("a user is", columns and f"a value of the column {columns.get('user')}"),
         ("an item is", "item" in several and f"what the columns {as_text(several['item'])} hold"),
         ("a group is", "group" in several and f"what the columns {as_text(several['group'])} hold"),
         ("dataset", manifest.dataset),
         ("released", " to ".join(sorted({min(days), max(days)})) if days else None),
-        ("key", ", ".join(keys)),
+        ("key", ", ".join(of_each if len(keys) > 1 else keys)),
         ("run by", manifest.runner),
         ("SHA-256 of the ranking", manifest.ranking_sha256),
         ("versions", ", ".join(f"{name} {version}" for name, version in (manifest.versions or {}).items())),

@@ -242,7 +242,8 @@ def test_a_correction_counts_what_it_corrects_in_every_place() -> None:
     publish(question, "r.csv", (Publication(release_id="r", epsilon=20.0, delta=0.0),))
     for place, said in everywhere("r.csv"):
         assert said == [(50, 0), (200, 0)], place
-    assert "This corrects r, published too" in " ".join(command("show", "r.csv").out.split())
+    said = " ".join(command("show", "r.csv").out.split())
+    assert "Published more than once: the windows of 2026-01-05 (2 times), 2026-01-06 (2 times), 2026-01-07" in said
 
 
 @pytest.mark.parametrize("shown", ["C", "1C", "12C", "2C", "1234C"])
@@ -371,14 +372,18 @@ def test_a_budget_that_changed_is_promised_at_its_dearest_or_as_the_sum(unit: st
 def test_a_correction_is_not_seen_to_lower_the_declared_total(mechanism: str) -> None:
     """A total that zCDP has shared out at half of its delta may be more than what is composed at all of it."""
 
-    def made(name: str, day: int) -> Manifest:
-        asked = {"mechanism": mechanism, "k": 1, "epsilon": 4.0, "delta": 1e-6, "domain": ["a", "b"]}
+    def made(name: str, day: int, k: int = 2) -> Manifest:
+        asked = {"mechanism": mechanism, "k": k, "epsilon": 4.0, "delta": 1e-6, "domain": ["a", "b"]}
         period = Period.of(f"2026-01-0{day}", f"2026-01-0{day + 1}", "1d")
         question = Question.of(**asked, period=period, release=Release(KEY, name), privacy_unit="user", horizon=8)
         return manifest_of(question).with_answer([Ranking(each, ("a",), 1, "sequence") for each in period.windows()])
 
     once, again = made("1", 5), made("1/correction-1", 5)
     assert promise_of([once])[0].epsilon == 4 <= promise_of([again, once])[0].epsilon < 4.5
+    cheaper = msgspec.structs.replace(
+        made("1/correction-1", 5, k=1), corrects=(Publication.of("1", cost_of_a_window(once)),)
+    )
+    assert promise_of([cheaper])[0].epsilon >= 4, "alone, and asked otherwise at the same total"
 
 
 def test_a_group_more_is_a_change_of_a_series_and_no_other_series() -> None:

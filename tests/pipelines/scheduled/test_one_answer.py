@@ -61,7 +61,8 @@ def test_what_was_missed_says_what_a_call_will_do(folder: Path, capsys: pytest.C
     (folder / "rows.csv").write_text(rows)
     (folder / "weekly.yaml").write_text(CHARGED.replace("k: 3", "k: 4"))
     for said in (missed(), missed("--json")):
-        assert "2026-01-05 to 2026-01-12: missed; a call is refused: " in said and "with k 3 (now 4): ask" in said, said
+        assert "2026-01-05 to 2026-01-12: missed; a call is refused: " in said, said
+        assert "with k 3 (now 4), and is lost: bring it back from a copy or ask the same again (both are free)" in said
     (folder / MANIFEST).unlink()
     assert "with k 3 (now 4): ask" in missed(), "by the ledger"
     assert not (folder / RANKING).exists() and charges(folder) == [("", "released")]
@@ -167,6 +168,8 @@ def test_a_file_that_is_checked_is_told_what_its_ledger_says(folder: Path, capsy
     said = checked()
     assert "ledger   dataset heard, periods charged: 1; the next one fits; 50.0% of the budget would be used\n" in said
     assert "horizon  3 of 4 periods remain and need 75.0% of the budget; 75.0% will be left, so they fit\n" in said
+    fit = "need 112.5% of the budget; 75.0% will be left, so 2 of them fit and 1 will be refused\n"
+    assert f"horizon  3 of 4 periods remain and {fit}" in checked("epsilon: 2", "epsilon: 3")
     assert "the user budget of dataset heard does not suffice" in checked("epsilon: 2", "epsilon: 7", 2)
     assert "source.user_column must be user for dataset heard" in checked("source:", "source:\n  user_column: who", 2)
     assert "dataset heard, periods charged: 1, and none is left\n" in checked("horizon: 4", "horizon: 1")
@@ -199,7 +202,9 @@ def test_a_manifest_alone_that_is_lost_is_told_and_stops_nothing(folder: Path, c
         capsys.readouterr()
         assert report(folder, "--backfill", "--until", "2026-01-19") == 0
         told = "weekly, 2026-01-05 to 2026-01-12: the manifest of "
-        assert told in (err := capsys.readouterr().err) and f"{RANKING} is lost: bring it back from a copy" in err
+        assert (
+            told in (err := capsys.readouterr().err) and f"{RANKING} is lost: bring it back from a copy, or move" in err
+        )
         assert (folder / RANKING).read_bytes() == ranking and not (folder / MANIFEST).exists()
         assert charges(folder) == [("", "released")] * 2
 
@@ -235,15 +240,19 @@ def test_a_correction_is_a_publication_of_its_own(folder: Path, capsys: pytest.C
     assert "nothing tells that it was published" in capsys.readouterr().err
     assert report(folder, *FIRST) == 0
     before = all_files(folder)
+    base = "weekly/20260105T000000Z--20260112T000000Z"
+    said = f"of the budget would be used; the rows are those of {base}, so only the noise and what is asked otherwise"
+    assert report(folder, *FIRST, "--correction", "late rows", "--dry-run") == 0 and said in capsys.readouterr().out
     with open(folder / "rows.csv", "a") as sink:
         sink.write("late,item 1,2026-01-06\n")
+    assert report(folder, *FIRST, "--correction", "late rows", "--dry-run") == 0
+    assert "the rows are those" not in capsys.readouterr().out
     assert report(folder, *FIRST, "--correction", "late rows") == 0
     after = all_files(folder)
     assert {name: after[name] for name in before} == before
     corrected = "weekly-2026-01-05.correction-late rows"
     assert set(after) - set(before) == {f"{corrected}.csv", f"{corrected}.manifest.json"}
     manifest = json.loads(after[f"{corrected}.manifest.json"])
-    base = "weekly/20260105T000000Z--20260112T000000Z"
     assert manifest["report"] == f"{base}/correction-late rows"
     zcdp = {"rho": manifest["zcdp_of_a_window"]["rho"], "delta": 0.0}
     assert manifest["corrects"] == [{"report": base, "epsilon": 1.0, "delta": 0.0, "zcdp": zcdp}]
@@ -256,7 +265,8 @@ def test_a_correction_is_a_publication_of_its_own(folder: Path, capsys: pytest.C
     assert shown.manifest is not None and [each.release_id for each in shown.manifest.corrects] == [base]
     assert len(shown.listings()) == 1 and shown.rows[0]["release_id"] == manifest["report"]
     assert shown.manifest.privacy is not None and shown.manifest.privacy.epsilon == 2, "what both cost"
-    assert f"This corrects {base}, published too" in " ".join("\n".join(in_text(shown)).split())
+    said = " ".join("\n".join(in_text(shown)).split())
+    assert "Published more than once: the window of 2026-01-05 (2 times). The last is shown, and all are" in said
     for file in (f"{corrected}.csv", f"{corrected}.manifest.json"):
         (folder / "out" / file).unlink()
     assert report(folder, *FIRST, "--correction", "late rows") == 0

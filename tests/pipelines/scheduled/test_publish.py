@@ -198,7 +198,7 @@ def test_a_horizon_that_no_longer_fits_is_told_before_the_charge(folder: Path, c
     assert ".csv: published before" in (said := told(*first, "--dry-run"))
     assert f"{left} 50.0% will be left, so they fit\n" in said
     said = told(*first, "--correction", "1", "--dry-run")
-    assert f"{left} 0.0% will be left, so the last of them will be refused" in said and "can be written" in said
+    assert f"{left} 0.0% will be left, so none of them fits\n" in said and "can be written" in said
     assert f"{left} 0.0%" in told(*first, "--correction", "1")
     said = told("--window-end", "2026-01-19", status=2)
     assert "\n  adding up epsilon: 2 spent + 1 asked = 3, over 2\n" in said

@@ -228,10 +228,10 @@ def test_the_rankings_that_one_user_can_change_are_counted_over_all_that_was_pub
     for number, most in ((5, 2), (6, 2), (7, 1), (8, 1)):
         question = asked(str(number), **day(number), groups=["x", "y"], groups_per_user=most)
         published(f"days/{number}.csv", question)
-    assert told("days") == "6 of all that is counted here" and told("days/5.csv") == "2 of all that is counted here"
+    assert told("days") == "6 of all that is published here" and told("days/5.csv") == "2 of all that is published here"
     assert told("days/7.csv") is None
     sheet = " ".join(command("show", "days/5.csv", "--sign-off").out.split())
-    assert "rankings one user can change 2 of all that is counted here" in sheet
+    assert "rankings one user can change 2 of all that is published here" in sheet
     (tmp_path / "days" / "6.manifest.json").unlink()
     assert told("days") is None, "nothing tells what became of that day"
 
@@ -257,15 +257,19 @@ def test_releases_are_counted_with_those_that_were_corrected_are_lost_or_have_no
     assert "4 releases, weekly/5 to weekly/7, 1 of them corrected" in sheet, sheet
     assert "in each of 3 windows, 2026-01-05 00:00 to 2026-01-08 00:00 UTC, beside one publication that was" in entry
     assert "url_slug: daily-top-2-2026-01-06-00-00-to-2026-01-08-00-00-utc " in entry, entry
-    assert "It was charged" not in sheet + entry and "4 charges have spent" in sheet
+    assert "The ledger has charged" not in sheet + entry and "4 charges have spent" in sheet
+    once_more = "Published more than once: the window of 2026-01-06 (2 times). The last is shown, and all are counted."
+    assert f"corrections {once_more}" in sheet and once_more in entry
+    assert "2026-01-06 00:00 to 2026-01-07 00:00 UTC, corrected" in (words := command("show", "days").out)
+    assert "2026-01-08 00:00 UTC, corrected" not in words and once_more in " ".join(words.split())
     for file in Path("days").glob("6.correction-1.*"):
         file.unlink()
     for each in told():
         assert "added up; together epsilon 4, delta 0" in each
-        assert "It was charged for weekly/6/correction-1 too, of which no manifest is here" in each, each
-    assert "3 releases, weekly/5 to weekly/7 " in told()[0]
+        assert "The ledger has charged weekly/6/correction-1 too, of which no manifest is here." in each, each
+    assert "3 releases, weekly/5 to weekly/7 " in told()[0] and "not in these numbers The ledger has" in told()[0]
     alone = command("show", "days/7.csv", "--sign-off", "--ledger", LEDGER).out
-    assert "It was charged" not in alone, "of other windows"
+    assert "The ledger has charged" not in alone, "of other windows"
 
 
 def test_users_may_share_a_hash_under_every_key_of_a_series(tmp_path: Path) -> None:
@@ -344,12 +348,31 @@ def test_of_two_changes_each_is_told_against_what_is_asked_since_the_newest() ->
     said = " ".join(command("show", "days", "--sign-off").out.split())
     spans = "The windows from that of 2026-01-06 to the last before that of 2026-01-07 were asked otherwise"
     assert f"{spans}: {since}" in said, said
-    assert "items asked for 3" in said and "windows before" not in said, said
+    assert "items asked for 3" in said and "windows before" not in said and "Daily top 3 or 2, 2026" in said, said
     for file in ("days/5.csv", "days/5.manifest.json"):
         Path(file).unlink()
     published("days/5.csv", asked("again", **day(5), k=1))
     said = " ".join(command("show", "days", "--sign-off").out.split())
     assert "windows before that of 2026-01-06 were asked otherwise: k 1 (now 3)" in said and since in said, said
+
+
+def test_windows_that_were_asked_alike_are_told_in_one_sentence() -> None:
+    """Those before and those after one that asks what is asked since. What a window costs is told as of one question,
+    though shares of it differ in the last bit of a float.
+    """
+    for number, k in ((5, 3), (6, 2), (7, 3), (8, 2)):
+        published(f"days/{number}.csv", asked(str(number), **day(number), k=k))
+    said = " ".join(command("show", "days", "--sign-off").out.split())
+    assert said.count("asked otherwise before") == 1 and "2026-01-06 and from that of 2026-01-07 to the last" in said
+    for number in (5, 7):
+        for file in Path("days").glob(f"{number}.*"):
+            file.unlink()
+    place = Path("days/6.manifest.json")
+    content = json.loads(place.read_text())
+    content["zcdp_of_a_window"]["rho"] *= 1 + 2**-52
+    place.write_text(json.dumps(content))
+    said = " ".join(command("show", "days", "--sign-off").out.split())
+    assert "of each window rho " in said and "asked otherwise" not in said, said
 
 
 def test_a_series_names_all_its_keys_and_when_it_was_released(folder: Path) -> None:
@@ -365,7 +388,9 @@ def test_a_series_names_all_its_keys_and_when_it_was_released(folder: Path) -> N
     today, content["released"] = content["released"], "2026-01-12"
     place.write_text(json.dumps(content))
     said = " ".join(command("show", "days", "--sign-off", "--ledger", LEDGER).out.split())
-    assert f"key {', '.join(keys)}" in said and f"released 2026-01-12 to {today}" in said, said
+    assert (
+        f"key {keys[0]} of 1 releases, {keys[1]} of 1 releases" in said and f"released 2026-01-12 to {today}" in said
+    ), said
     one = " ".join(command("show", "days/6.csv", "--sign-off").out.split())
     assert f"key {keys[1]} " in one and f"released {today} " in one
 

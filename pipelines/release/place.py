@@ -117,10 +117,9 @@ def what_lies(
         raise InvalidArgument("output", rule, "take it away, and run the same release again to have it back")
     other = None if asked is None else another_question(manifest, asked, bounds)
     if other is not None:
-        lost = "" if ranking is not None else ", and is lost"
-        rule = f"is taken: {verbatim(path)} is of {verbatim(release_id)} with {verbatim(other)}{lost}"
-        free = "bring it back from a copy or ask the same again (both are free)" if lost else "ask the same again"
-        why = InvalidArgument("release_id", rule, f"{free}, or {ANOTHER_RELEASE}")
+        rule = f"is taken: {verbatim(path)} is of {verbatim(release_id)} with {verbatim(other)}"
+        free = ", or bring its ranking, which is lost, back from a copy (both are free)" if ranking is None else ""
+        why = InvalidArgument("release_id", rule, f"ask the same again{free}, or {ANOTHER_RELEASE}")
         return Lying(path, "another question", release_id, 0, pair, why)
     return Lying(path, "this release", release_id, 0 if ranking is None else whole_windows(manifest), pair)
 

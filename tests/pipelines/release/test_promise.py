@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from private_topk import Period, UnknownDomain
+from private_topk.pipelines.budget.accounting import Budget
 from private_topk.pipelines.budget.composition import UNITS
 from private_topk.pipelines.budget.sharing import cost_of, over_windows
 from private_topk.pipelines.budget.windows import Windows
@@ -372,18 +373,27 @@ def test_a_budget_that_changed_is_promised_at_its_dearest_or_as_the_sum(unit: st
 def test_a_correction_is_not_seen_to_lower_the_declared_total(mechanism: str) -> None:
     """A total that zCDP has shared out at half of its delta may be more than what is composed at all of it."""
 
-    def made(name: str, day: int, k: int = 2) -> Manifest:
-        asked = {"mechanism": mechanism, "k": k, "epsilon": 4.0, "delta": 1e-6, "domain": ["a", "b"]}
+    def made(name: str, day: int) -> Manifest:
+        asked = {"mechanism": mechanism, "k": 1, "epsilon": 4.0, "delta": 1e-6, "domain": ["a", "b"]}
         period = Period.of(f"2026-01-0{day}", f"2026-01-0{day + 1}", "1d")
         question = Question.of(**asked, period=period, release=Release(KEY, name), privacy_unit="user", horizon=8)
         return manifest_of(question).with_answer([Ranking(each, ("a",), 1, "sequence") for each in period.windows()])
 
     once, again = made("1", 5), made("1/correction-1", 5)
     assert promise_of([once])[0].epsilon == 4 <= promise_of([again, once])[0].epsilon < 4.5
-    cheaper = msgspec.structs.replace(
-        made("1/correction-1", 5, k=1), corrects=(Publication.of("1", cost_of_a_window(once)),)
-    )
-    assert promise_of([cheaper])[0].epsilon >= 4, "alone, and asked otherwise at the same total"
+
+
+def test_a_correction_alone_that_asks_for_less_states_no_less_than_was_declared() -> None:
+    """Nothing tells there how the others were asked. Their total was shared out at half of the ledger's delta."""
+    period, held = Period.of(*DAYS[1], "1d"), Budget.of("plays", 10, 1e-5, unit="user").total
+
+    def made(name: str, k: int) -> Manifest:
+        asked = {"mechanism": "peeling", "k": k, "epsilon": 0.9, "delta": 1e-6, "domain": ["a", "b", "c"], "held": held}
+        question = Question.of(**asked, period=period, release=Release(KEY, name), privacy_unit="user", horizon=26)
+        return manifest_of(question).with_answer([Ranking(each, ("a",), k, "sequence") for each in period.windows()])
+
+    corrects = (Publication.of("1", cost_of_a_window(made("1", 3))),)
+    assert promise_of([msgspec.structs.replace(made("1/correction-1", 1), corrects=corrects)])[0].epsilon == 0.9
 
 
 def test_a_group_more_is_a_change_of_a_series_and_no_other_series() -> None:

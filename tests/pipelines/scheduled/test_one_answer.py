@@ -62,7 +62,7 @@ def test_what_was_missed_says_what_a_call_will_do(folder: Path, capsys: pytest.C
     (folder / "weekly.yaml").write_text(CHARGED.replace("k: 3", "k: 4"))
     for said in (missed(), missed("--json")):
         assert "2026-01-05 to 2026-01-12: missed; a call is refused: " in said, said
-        assert "with k 3 (now 4), and is lost: bring it back from a copy or ask the same again (both are free)" in said
+        assert "with k 3 (now 4): ask the same again, or bring its ranking, which is lost, back from a copy" in said
     (folder / MANIFEST).unlink()
     assert "with k 3 (now 4): ask" in missed(), "by the ledger"
     assert not (folder / RANKING).exists() and charges(folder) == [("", "released")]

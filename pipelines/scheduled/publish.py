@@ -217,7 +217,7 @@ class ScheduledReport(Periods):
         def used(more: int) -> Fraction:
             return min(budget.used(Cost.sum([*spent, (costs + more, each)])) for each in cost.readings())
 
-        fitting = bisect_right(range(1, left + 1), 1, key=used)
+        fitting = bisect_right(range(1, left + 1), Fraction(1), key=used)
         fit = "they fit" if fitting == left else "none of them fits"
         if 0 < fitting < left:
             fit = f"{fitting:,} of them fit and {left - fitting:,} will be refused"

@@ -243,8 +243,8 @@ def test_a_correction_counts_what_it_corrects_in_every_place() -> None:
     publish(question, "r.csv", (Publication(release_id="r", epsilon=20.0, delta=0.0),))
     for place, said in everywhere("r.csv"):
         assert said == [(50, 0), (200, 0)], place
-    said = " ".join(command("show", "r.csv").out.split())
-    assert "Published more than once: the windows of 2026-01-05 (2 times), 2026-01-06 (2 times), 2026-01-07" in said
+    words = " ".join(command("show", "r.csv").out.split())
+    assert "Published more than once: the windows of 2026-01-05 (2 times), 2026-01-06 (2 times), 2026-01-07" in words
 
 
 @pytest.mark.parametrize("shown", ["C", "1C", "12C", "2C", "1234C"])

@@ -67,7 +67,7 @@ def ends(megabytes: int, arguments: argparse.Namespace) -> str:
         except RuntimeError as error:
             return f"failed: {str(error)[-200:]}"
         finally:
-            launch.runner.job_server(launch.options).stop()  # type: ignore[attr-defined]  # of Flink
+            launch.runner.default_job_server(launch.options).stop()  # type: ignore[attr-defined]  # of Flink
             cluster.stop()
 
 

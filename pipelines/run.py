@@ -125,8 +125,11 @@ def check(report: Report, launch: Launch) -> None:
             f"{launch.runner} would hand this stream over to a launcher, and nobody would watch what is published",
             "start the stream without --template_location, or let a flex template rank files",
         )
-    if not launch.remote and not finished:  # where the key may not be read here, the workers look
-        _check_record(report)
+    record = None if launch.remote or finished else report.input_record()
+    if record is not None:  # where the key may not be read here, the workers look
+        check_record_kept(report)
+        with of_field("input"):
+            report.source.check_record(record)
     if launch.holding_tasks:
         launch.check_size(report.source.stored_bytes())
     report.check_rows()
@@ -134,15 +137,6 @@ def check(report: Report, launch: Launch) -> None:
         _check_remote(report)
     elif launch.options.view_as(PortableOptions).environment_type not in _BESIDE:
         _check_absolute(report)
-
-
-def _check_record(report: Report) -> None:
-    record = report.input_record()
-    if record is None:
-        return
-    check_record_kept(report)
-    with of_field("input"):
-        report.source.check_record(record)
 
 
 def run(
@@ -245,7 +239,11 @@ class _Running:
             followed(report, self._launch, live, say, health_file),
             redirect_stderr(io.StringIO()),
         ):
-            if self._is_over(say):
+            if self._finished:  # a batch is drawn again, and fails if that comes out otherwise
+                if say is not None:
+                    windows, uri = windows_of(report), printable(report.sink.uri)
+                    told = f"all {windows:,} windows are published in {uri}: nothing is left to do"
+                    say(Line(told, event="standing", published=windows, of=windows))
                 return Done(report, None, False)
             self.started = True
             self.job = pipeline.run()
@@ -253,17 +251,6 @@ class _Running:
             if not self._launch.deferred:
                 check_all_published(report, self._again, self._before)
         return Done(report, self.job, self._launch.deferred)
-
-    def _is_over(self, say: Callable[[str], None] | None) -> bool:
-        """Whether nothing is left to do before the job starts; tells that all is published, if it is.
-
-        A stream keeps what is published. A batch draws it again, and fails if that comes out otherwise.
-        """
-        if self._finished and say is not None:
-            windows = windows_of(self._report)
-            told = f"all {windows:,} windows are published in {printable(self._report.sink.uri)}: nothing is left to do"
-            say(Line(told, event="standing", published=windows, of=windows))
-        return self._finished
 
     @contextmanager
     def ending(self) -> Iterator[None]:

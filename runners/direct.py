@@ -73,13 +73,7 @@ class _WithoutMetrics(PipelineResult):
 
     def __init__(self, job: PipelineResult) -> None:
         super().__init__(job.state)
-        self._job = job
-
-    def wait_until_finish(self, duration: int | None = None) -> Any:  # noqa: ANN401 - as Beam has it
-        return self._job.wait_until_finish(duration)
-
-    def cancel(self) -> Any:  # noqa: ANN401 - as Beam has it
-        return self._job.cancel()
+        self.wait_until_finish, self.cancel = job.wait_until_finish, job.cancel  # type: ignore[method-assign]
 
 
 class CoresOptions(PipelineOptions):

@@ -132,11 +132,12 @@ def _with_a_job_server(options: PipelineOptions, more: list[str], rest: str, set
     embedded = flink.flink_master in _EMBEDDED
     folder = _write_settings(settings, keeps_state=embedded)
     chosen = {**JOB_OPTIONS, **({} if embedded else _ON_A_CLUSTER), "flink_conf_dir": str(folder)}
-    if flink.flink_submit_uber_jar:  # then the cluster itself translates the job, and sees no folder of this machine
-        del chosen["flink_conf_dir"]
     runner = FlinkJobRunner(chosen, rest, folder)
     if more:
-        runner.job_options = {**chosen, **parse_options(more, _known_options(runner.job_server(options).start()))}
+        runner.job_options = {
+            **chosen,
+            **parse_options(more, _known_options(runner.default_job_server(options).start())),
+        }
     say_on_stderr(f"Flink {flink.flink_version}: {Path(flink.flink_job_server_jar).name}")
     return _launch(options, runner)
 
@@ -355,16 +356,11 @@ class FlinkJobRunner(LoopbackRunner, FlinkRunner):
             weakref.finalize(self, shutil.rmtree, settings, ignore_errors=True)
         self._server: StopOnExitJobServer | None = None
 
-    def job_server(self, options: PipelineOptions) -> StopOnExitJobServer:
+    def default_job_server(self, options: PipelineOptions) -> StopOnExitJobServer:
         """The job server that this runner starts: the same one for its options and for running."""
         if self._server is None:
             self._server = StopOnExitJobServer(_JobServer(options))
         return self._server
-
-    def default_job_server(self, options: PipelineOptions) -> Any:  # noqa: ANN401 - Beam's own
-        if options.view_as(FlinkRunnerOptions).flink_submit_uber_jar:
-            return super().default_job_server(options)
-        return self.job_server(options)
 
     def create_job_service_handle(self, job_service: Any, options: PipelineOptions) -> JobServiceHandle:  # noqa: ANN401
         return _Handle(job_service, options, self.job_options)

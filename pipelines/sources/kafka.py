@@ -20,6 +20,7 @@ The topic's id, its partitions and its cleanup policy are looked up before windo
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -170,8 +171,8 @@ class KafkaTopic:
     def facts(self, name: str) -> TopicFacts:
         """The facts of the topic, from the broker. Raises InvalidArgument of the field `name`."""
         partitions = self._metadata(name).partitions
-        topic, brokers = self.settings(), partitions[min(partitions)].replicas
-        broker = self._settings_of("broker", str(brokers[0])) if brokers else {}
+        topic, brokers = self.settings_of("topic", self.topic), partitions[min(partitions)].replicas
+        broker = self.settings_of("broker", str(brokers[0])) if brokers else {}
         return TopicFacts(
             tuple(sorted(partitions)),
             max(len(partition.replicas) for partition in partitions.values()),
@@ -194,10 +195,6 @@ class KafkaTopic:
         found = asked[self.topic].result().topic_id
         none = found is None or not (found.get_most_significant_bits() or found.get_least_significant_bits())
         return "" if none else str(found)
-
-    def settings(self) -> dict[str, str]:
-        """The settings of the topic; none if the broker does not let this client read them."""
-        return self._settings_of("topic", self.topic)
 
     def _metadata(self, name: str) -> Any:  # noqa: ANN401
         try:
@@ -239,7 +236,7 @@ class KafkaTopic:
                 return metadata
             time.sleep(_PAUSE)
 
-    def _settings_of(self, kind: str, name: str) -> dict[str, str]:
+    def settings_of(self, kind: str, name: str) -> dict[str, str]:
         """Settings of a topic or broker; none if the broker does not let this client read them."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient, ConfigResource
@@ -325,16 +322,12 @@ class Kafka(Source):
                 "the horizon has passed: only rows that the broker had stamped by then are on time, and a topic that "
                 "was filled later needs --clock event"
             )
-        observer = self.topic.observer()
-        try:
-            with of_field("input"):
-                check_start(observer, self.topic, self._extents, self._since, start)
-                if self.clock == "log":
-                    begin = {part: extent.begin for part, extent in self._extents.items()}
-                    firsts = first_messages(observer, self.topic, begin)
-                    _check_stamped(self.topic, [message for message in firsts.values() if message is not None], "input")
-        finally:
-            observer.close()
+        with contextlib.closing(self.topic.observer()) as observer, of_field("input"):
+            check_start(observer, self.topic, self._extents, self._since, start)
+            if self.clock == "log":
+                begin = {part: extent.begin for part, extent in self._extents.items()}
+                firsts = first_messages(observer, self.topic, begin)
+                _check_stamped(self.topic, [message for message in firsts.values() if message is not None], "input")
 
     def check_runner(self, launch: Launch) -> None:
         if self.readers > 1 and not launch.follows_slowest_reader:
@@ -386,8 +379,7 @@ class Kafka(Source):
         from confluent_kafka import KafkaError, TopicPartition
 
         columns, topic, waiting = self.columns.within(period), self.topic, set(self._extents)
-        consumer = topic.consumer()
-        try:
+        with contextlib.closing(topic.consumer()) as consumer:
             consumer.assign([TopicPartition(topic.topic, part, self._extents[part].begin) for part in waiting])
             deadline = time.monotonic() + _PATIENCE
             while waiting:
@@ -401,8 +393,6 @@ class Kafka(Source):
                     deadline = time.monotonic() + _PATIENCE
                 elif time.monotonic() > deadline:
                     raise InvalidArgument("input", f"{self.uri} does not answer")
-        finally:
-            consumer.close()
 
     @cached_property
     def _extents(self) -> dict[int, Extent]:
@@ -410,11 +400,9 @@ class Kafka(Source):
 
         Raises InvalidArgument of `input`.
         """
-        topic, since, observer = self.topic, self._since, self.topic.observer()
-        try:
+        topic, since = self.topic, self._since
+        with contextlib.closing(topic.observer()) as observer:
             return {part: extent_of(observer, topic, part, since) for part in topic.partitions("input")}
-        finally:
-            observer.close()
 
     @property
     def _since(self) -> int | None:
@@ -584,7 +572,7 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
             reader.moved(positions.offsets)
             self._clock.advance(estimator, positions.clock())
             if pausing:
-                reader.hears_nothing_of(self._holding(group, positions, quiet, polled), self._clock.by_rows)
+                reader.hears_nothing_of(self._holding(group, positions, quiet, polled))
                 tracker.defer_remainder(Duration(0 if batches else _QUIET))
                 return
         tracker.try_claim(positions._replace(over=True))
@@ -746,15 +734,15 @@ class GroupReader:
             self._places, self._ends = offsets, dict(places)
         batches = defaultdict(list)
         for message in self._consumer.consume(_BATCH, _WAIT):
-            if not message.error():
-                batches[message.partition()].append(message)
+            code = message.error() and message.error().code()
+            if code in (None, KafkaError._PARTITION_EOF):
+                if code is None:
+                    batches[message.partition()].append(message)
+                else:
+                    self._ends[message.partition()] = message.offset()
                 self._troubled = None
                 self._hears(True)
-            elif message.error().code() == KafkaError._PARTITION_EOF:
-                self._ends[message.partition()] = message.offset()
-                self._troubled = None
-                self._hears(True)
-            elif message.error().code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
+            elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
                 if self._log.id and self._topic.id() != self._log.id:
                     raise _another(self._topic)
                 raise _lost(self._topic)
@@ -791,7 +779,7 @@ class GroupReader:
                 )
             )
 
-    def hears_nothing_of(self, partitions: list[int], by_rows: bool) -> None:
+    def hears_nothing_of(self, partitions: list[int]) -> None:
         """Report once of each of these partitions that it has held windows for a minute."""
         now, uri = time.monotonic(), self._topic.uri
         self._held_since = {part: self._held_since.get(part, now) for part in partitions}
@@ -799,9 +787,9 @@ class GroupReader:
         late = sorted({part for part, since in self._held_since.items() if now - since >= _HELD} - self._told)
         if late and self._away is None:
             self._told |= set(late)
-            wanted = "a row there with a later time" if by_rows else "what a transaction there may hold back"
+            why = "a row there with a later time" if self._clock.by_rows else "what a transaction there may hold back"
             names = ", ".join(map(str, late))
-            told = f"{uri}: for {_HELD:g} s no message has come from partition {names}, and windows wait for {wanted}"
+            told = f"{uri}: for {_HELD:g} s no message has come from partition {names}, and windows wait for {why}"
             say(Line(told, event="held", input=uri, partitions=late))
 
     def moved(self, offsets: tuple[int, ...]) -> None:
@@ -837,7 +825,8 @@ class GroupReader:
             )
         if self._log.id and self._topic.id() != self._log.id:
             raise _another(self._topic)
-        check_not_compacted(self._topic, self._topic.settings().get("cleanup.policy", ""))
+        settings = self._topic.settings_of("topic", self._topic.topic)
+        check_not_compacted(self._topic, settings.get("cleanup.policy", ""))
 
     def open_record(self) -> None:
         """Look up what is on record, and write down that the topic is read. Raise InvalidArgument if another was."""

@@ -46,7 +46,7 @@ class Broker:
     def close(self) -> None:
         pass
 
-    def settings(self) -> dict[str, str]:
+    def settings_of(self, *_: object) -> dict[str, str]:
         return {}
 
     def produce(self, user: str, late: float = 0.0) -> None:

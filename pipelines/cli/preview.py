@@ -64,8 +64,6 @@ def _preview(arguments: Arguments, others: list[str]) -> None:
         _print_shares(options, arguments)
         return
     settings = list(product(*_settings(options, arguments.recall)))
-    if arguments.draws is not None and arguments.draws < 1:
-        raise InvalidArgument("draws", f"must be at least 1, got {arguments.draws}")
     found = _previews(options, arguments, settings)
     if arguments.json:
         plain = [one.plain() | _shared_in(one.question) for one in found]

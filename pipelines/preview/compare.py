@@ -26,11 +26,11 @@ from private_topk.pipelines.preview.words import comparison, named, ranks_table,
 from private_topk.pipelines.question import Question
 from private_topk.transforms.asked import Asked
 from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
-from private_topk.transforms.errors import InvalidArgument, by_signature
+from private_topk.transforms.errors import InvalidArgument, by_signature, kind_shown
 from private_topk.transforms.groups import OVERALL, Groups
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name
 from private_topk.transforms.mechanisms.registry import name_of
-from private_topk.transforms.spec import TopK
+from private_topk.transforms.spec import TopK, check_kinds
 from private_topk.transforms.windows import Period
 
 if TYPE_CHECKING:
@@ -50,28 +50,41 @@ class Effort(NamedTuple):
     Args:
         few: of every mechanism.
         many: of those whose recall cannot be told from that of the best sequence.
-        aside: on each of the other counts that are as likely (`bent`); without any, no range of one ranking is told.
+        aside: on each of the other counts that are as likely (`bent`).
         limited: whether slow draws may be fewer.
     """
 
     few: int
     many: int
-    aside: int = 0
+    aside: int
     limited: bool = True
 
     @classmethod
     def of(cls, draws: int | None, otherwise: Effort) -> Effort:
-        """As many as are asked for, of every mechanism."""
-        return otherwise if draws is None else cls(draws, draws, otherwise.aside and draws, limited=False)
+        """As many as are asked for, of every mechanism. Raises InvalidArgument."""
+        if draws is None:
+            return otherwise
+        if not isinstance(draws, int) or draws < 1:
+            raise InvalidArgument("draws", f"must be a whole number of at least 1, got {kind_shown(draws)}")
+        return cls(draws, draws, draws, limited=False)
 
 
-_ALONE, _AMONG_MANY, _OF_STEPS = Effort(40, DRAWS, ASIDE), Effort(8, 32), Effort(100, 100)
+_ALONE, _AMONG_MANY, _OF_STEPS = Effort(40, DRAWS, ASIDE), Effort(8, 32, 8), Effort(100, 100, ASIDE)
+_NEAR = {"recall": 0.002, "order": 0.02}
+"""What is this close is equal. On real counts wider ties of recall lose it, and hardly any more places are right."""
 _SAID_ELSE = ("epsilon", "delta", "groups", "domain_range")
 """Fields of what is asked that are arguments by themselves, or that a preview knows from what is expected."""
 _ASKED = {name: its for name, its in get_type_hints(Asked).items() if name not in _SAID_ELSE} | {
     "privacy_unit": str,
     "period": Period | None,
     "horizon": int | None,
+}
+
+
+_ELSEWHERE = {
+    "domain": "give items= in Reaches or Released, the number of items",
+    "recall": "least_epsilon(expected, preview(...).questions.values(), 0.9) finds the question of the least epsilon, "
+    "and largest_k that of the largest k",
 }
 
 
@@ -138,9 +151,9 @@ class Preview(_Shown):
     def best(self) -> Outlook:
         """The recommended mechanism: a sequence if there is any.
 
-        The one with the largest recall. Among those that are not distinguishable from it, the one with most places
-        right; among those that are not distinguishable from that one, a pure run, and then the first in the list of
-        mechanisms.
+        The one with the largest recall, in the mean of the expected counts and of the others that are as likely. Among
+        those within a fifth of a point the one with most places right; within two points of that a pure run, and then
+        the first in the list of mechanisms.
         """
         return self.outlooks[0]
 
@@ -333,7 +346,7 @@ def preview(expected: Mapping[str, Expected], *args: Any, **asked: Any) -> Previ
 def preview(expected: Expected, *args: Any, **asked: Any) -> Preview: ...  # noqa: ANN401
 
 
-@partial(by_signature, more=_ASKED, tables=("expected",))
+@partial(by_signature, more=_ASKED, elsewhere=_ELSEWHERE, tables=("expected",))
 def preview(
     expected: Expected | Mapping[str, Expected],
     k: int | Question,
@@ -370,6 +383,7 @@ def preview(
     """
     _check_expected(expected)
     period = k.period if isinstance(k, Question) else asked.get("period")
+    check_kinds(period=period)
     names, question = _names(mechanisms_of(period) if mechanism is None else mechanism), k
     if not isinstance(question, Question):
         one = mechanism if isinstance(mechanism, Mechanism) else names
@@ -395,8 +409,8 @@ def preview_of(
 
     Args:
         more: as `offered` has it.
-        alone: it is the only question. Of one of many there are few draws, and no range of one ranking is told; of
-            groups all mechanisms are tried in the median one alone.
+        alone: it is the only question. Of one of many there are few draws; of groups all mechanisms are tried in the
+            median one alone.
     """
     if is_series(question):
         return _of_steps(expected, question, Effort.of(draws, _OF_STEPS), tell)
@@ -562,9 +576,8 @@ def _outlooks(
         draws[name].upto(effort.many, effort.limited)
     outlooks = {}
     for name, its in draws.items():
-        others = [Draws(drawn[name], one).upto(effort.aside, effort.limited) for one in bent(expected) if effort.aside]
-        outlook = its.outlook()
-        outlooks[name] = outlook.over(others) if effort.aside else replace(outlook, recall_range=None)
+        others = (Draws(drawn[name], one).upto(effort.aside, effort.limited).outlook() for one in bent(expected))
+        outlooks[name] = its.outlook().over(others)
     return outlooks
 
 
@@ -655,14 +668,13 @@ def _ordered(outlooks: list[Outlook]) -> tuple[Outlook, ...]:
         if some:
             first = _chosen(some)
             others = [outlook for outlook in some if outlook is not first]
-            ranked += [first, *sorted(others, key=lambda outlook: (-outlook.recall.value, -outlook.order.value))]
+            ranked += [first, *sorted(others, key=lambda one: [-one.over_curves(its) for its in ("recall", "order")])]
     return tuple(ranked)
 
 
 def _chosen(outlooks: list[Outlook]) -> Outlook:
     """The recommended one of some outlooks, which are in the order of the list of mechanisms."""
-    most = max(outlooks, key=lambda outlook: outlook.recall.value)
-    equal = [outlook for outlook in outlooks if outlook.recall.high >= most.recall.low]
-    ordered = max(equal, key=lambda outlook: outlook.order.value)
-    equal = [outlook for outlook in equal if outlook.order.high >= ordered.order.low]
-    return next((outlook for outlook in equal if outlook.pure), equal[0])
+    for name, near in _NEAR.items():
+        most = max(outlook.over_curves(name) for outlook in outlooks)
+        outlooks = [outlook for outlook in outlooks if outlook.over_curves(name) >= most - near]
+    return next((outlook for outlook in outlooks if outlook.pure), outlooks[0])

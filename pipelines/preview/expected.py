@@ -29,7 +29,7 @@ from private_topk.pipelines.sample import users_per_item
 from private_topk.pipelines.select import read_counts
 from private_topk.pipelines.texts import listed, number, share, whole_or_power
 from private_topk.transforms.asked import score_of
-from private_topk.transforms.errors import InvalidArgument, by_signature, did_you_mean, verbatim
+from private_topk.transforms.errors import InvalidArgument, by_signature, did_you_mean, kind_shown, verbatim
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, check_counts
 from private_topk.transforms.metric import USERS, Score
@@ -137,20 +137,19 @@ class Reaches:
     steepness: float = 1.0
 
     def __post_init__(self) -> None:
+        _check_whole("items", self.items, _MAX_ITEMS)
+        _check_whole("users", self.users, _MAX_USERS)
+        given: dict[Any, Any]
         try:
             given = dict(self.reaches)
         except (TypeError, ValueError):
-            rule = f"must be shares by rank, such as {{{{1: 0.04, 50: 0.005}}}}, got {type(self.reaches).__name__}"
-            raise InvalidArgument("reaches", rule) from None
-        for name, limit in (("items", _MAX_ITEMS), ("users", _MAX_USERS)):
-            if not 1 <= getattr(self, name) <= limit:
-                raise InvalidArgument(name, f"must be a whole number from 1 to {limit:,}, got {getattr(self, name)}")
+            given = {"": type(self.reaches).__name__}
+        if not all(isinstance(each, Real) for each in (*given, *given.values())):
+            rule = f"must be shares by rank, such as {{1: 0.04, 50: 0.005}}, got {given.get('', given)}"
+            raise InvalidArgument("reaches", verbatim(rule))
         if len(given) != _REACHES:
             rule = f"must say the reach of two ranks, got {len(given)}"
             raise InvalidArgument("reaches", rule, "two fix the curve, such as rank1=4%,rank50=0.5%")
-        if not all(isinstance(each, Real) for each in (*given, *given.values())):
-            rule = f"must be shares by rank, such as {{1: 0.04, 50: 0.005}}, got {given}"
-            raise InvalidArgument("reaches", verbatim(rule))
         (first, most), (second, least) = sorted(given.items())
         if not 1 <= first < second <= self.items:
             rule = (
@@ -258,7 +257,13 @@ class Released:
     steepness: float = 1.0
 
     def __post_init__(self) -> None:
-        if not len(self.noisy_counts) or max(self.noisy_counts) <= 0:
+        counts = self.noisy_counts
+        if not isinstance(counts, Sequence | np.ndarray) or not all(isinstance(each, Real) for each in counts):
+            rule = f"must be numbers, got {type(counts).__name__}"
+            raise InvalidArgument("noisy_counts", rule, "give those of one ranking: rankings[0].noisy_counts")
+        if self.items is not None:
+            _check_whole("items", self.items, _MAX_ITEMS)
+        if not len(counts) or max(counts) <= 0:
             raise InvalidArgument("like", f"{self.name} has no noisy count above 0", "nothing can be told from it")
 
     def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
@@ -634,6 +639,11 @@ class _Sample:
         window = self.period.released.window(0)
         assert window.start is not None and window.end is not None
         return (window.end - window.start).total_seconds() / 86400
+
+
+def _check_whole(name: str, value: object, most: int) -> None:
+    if not isinstance(value, int | float | np.integer) or not 1 <= value <= most or value != int(value):
+        raise InvalidArgument(name, f"must be a whole number from 1 to {most:,}, got {kind_shown(value)}")
 
 
 def _slices(items: int, after: int = 0) -> tuple[Floats, NDArray[np.int64]]:

@@ -96,12 +96,13 @@ class Outlook:
         recall: how much of the top k is returned; of fewer items, where fewer are held and the domain is unknown. An
             item that nobody has counts as missed.
         recall_range: the least and the most that one ranking finds nine times of ten, whichever of the counts that are
-            looked at are the right ones; None where too few draws were made.
+            looked at are the right ones.
         order: how many of the places are right, as a part of k; 0 for a set.
         l_inf, l_1: the largest and the sum of the differences between the counts of the top k and of what is returned,
             rank by rank; a place that stays empty counts as 0, and a set is put in order first.
         ratio: the sum of the counts returned by that of the top k; 1 where that is 0.
         returned: how many items.
+        others: on the other counts that are as likely (`bent`); all else but the range is of the expected ones.
     """
 
     name: str
@@ -114,12 +115,13 @@ class Outlook:
     found: tuple[Estimate, ...]
     so_far: tuple[Estimate, ...]
     recall: Estimate
-    recall_range: tuple[float, float] | None
+    recall_range: tuple[float, float]
     order: Estimate
     l_inf: Estimate
     l_1: Estimate
     ratio: Estimate
     returned: Estimate
+    others: tuple[Outlook, ...] = ()
 
     @property
     def ordered(self) -> bool:
@@ -132,15 +134,20 @@ class Outlook:
         for name in _NUMBERS:
             estimate: Estimate = getattr(self, name)
             numbers |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
-        if self.recall_range is not None:
-            numbers |= dict(zip(("recall_range_low", "recall_range_high"), self.recall_range, strict=True))
+        numbers |= dict(zip(("recall_range_low", "recall_range_high"), self.recall_range, strict=True))
+        numbers["recall_of_curves"] = self.over_curves("recall")
         return {"mechanism": self.name, "ordered": self.ordered, "pure": self.pure, "draws": self.draws, **numbers}
 
-    def over(self, others: Iterable[Draws]) -> Outlook:
-        """The same, with a range that holds for the counts of other draws too."""
-        assert self.recall_range is not None
+    def over(self, others: Iterable[Outlook]) -> Outlook:
+        """The same beside that on other counts, with a range that holds for them too."""
+        others = tuple(others)
         low, high = zip(self.recall_range, *(other.recall_range for other in others), strict=True)
-        return replace(self, recall_range=(min(low), max(high)))
+        return replace(self, recall_range=(min(low), max(high)), others=others)
+
+    def over_curves(self, name: str) -> float:
+        """A number, such as recall, in the mean of all counts that are looked at."""
+        every = (self, *self.others)
+        return sum(getattr(one, name).value for one in every) / len(every)
 
     def plain(self) -> dict[str, Any]:
         """As JSON."""
@@ -153,7 +160,8 @@ class Outlook:
             "draws": self.draws,
             "pure": self.pure,
             **single,
-            "recall_range": self.recall_range and list(self.recall_range),
+            "recall_range": list(self.recall_range),
+            "recall_of_curves": self.over_curves("recall"),
             **many,
         }
 
@@ -253,7 +261,7 @@ def look(top_k: TopK, expected: Expected, draws: int | None = None) -> Outlook:
 
 def forecast(top_k: TopK, expected: Expected, draws: int) -> Outlook:
     """The same, of so many draws, with a range over all that is as likely (`bent`). Raises InvalidArgument."""
-    others = [Draws(top_k, one).upto(min(draws, ASIDE), limited=False) for one in bent(expected)]
+    others = [Draws(top_k, one).upto(min(draws, ASIDE), limited=False).outlook() for one in bent(expected)]
     return Draws(top_k, expected).upto(draws, limited=False).outlook().over(others)
 
 

@@ -121,9 +121,7 @@ def short(best: Outlook) -> str:
 
 
 def of_one_ranking(outlook: Outlook) -> str:
-    """What part of the top k one ranking finds nine times of ten; nothing where that is not told."""
-    if outlook.recall_range is None:
-        return ""
+    """What part of the top k one ranking finds nine times of ten."""
     low, high = (f"{100 * part:.0f}" for part in outlook.recall_range)
     return f"{low}%" if low == high else f"{low} to {high}%"
 
@@ -134,9 +132,10 @@ def named(names: Sequence[str]) -> str:
 
 
 def _of_top(outlook: Outlook) -> str:
-    k, recall, one = outlook.k, outlook.recall.value, of_one_ranking(outlook)
-    return f"{recall * k:.3g} of the top {k} on average ({100 * recall:.1f}%)" + f", {one} nine times of ten" * bool(
-        one
+    k, recall, also = outlook.k, outlook.recall.value, " over flatter and steeper ones too" * bool(outlook.others)
+    return (
+        f"{recall * k:.3g} of the top {k} on average ({100 * recall:.1f}%){_where(outlook)}, "
+        f"{of_one_ranking(outlook)} nine times of ten{also}"
     )
 
 
@@ -161,8 +160,13 @@ def _first(best: Outlook) -> str:
         if sure:
             chance = best.so_far[sure[-1] - 1]
             which = f"The top {sure[-1]} are in their right places" if sure[-1] > 1 else "The first place is right"
-            return f"{which} in {100 * chance.value:.0f}% of draws"
-    return f"The first place is right in {100 * best.right[0].value:.0f}% of draws" if best.right else ""
+            return f"{which} in {100 * chance.value:.0f}% of draws{_where(best)}"
+    return f"The first place is right in {100 * best.right[0].value:.0f}% of draws{_where(best)}" if best.right else ""
+
+
+def _where(outlook: Outlook) -> str:
+    """Of which counts a number is: all but the range of one ranking are of the expected ones."""
+    return " on the expected curve" * bool(outlook.others)
 
 
 def _empty(best: Outlook) -> Iterator[str]:
@@ -186,18 +190,23 @@ def _rivals(outlooks: Sequence[Outlook]) -> Iterator[str]:
     best, others = outlooks[0], [outlook for outlook in outlooks[1:] if outlook.ordered]
     for rival in others[:1]:
         if rival.recall.high >= best.recall.low:
-            yield f"{rival.name} finds as many, as far as can be told ({_percent(rival.recall)}){_why(best, rival)}."
+            much = "more" if rival.recall.low > best.recall.high else "as many, as far as can be told"
+            yield f"{rival.name} finds {much}{_where(best)} ({_percent(rival.recall)}){_why(best, rival)}."
         else:
             yield f"It beats {rival.name}, the next one, which finds {_of_top(rival)}."
     pure = next((o for o in others if o.pure), None)
     if pure is not None and not best.pure and pure is not others[0]:
         yield f"{pure.name}, the best one without a delta, finds {_of_top(pure)}."
     many = next((outlook for outlook in outlooks[1:] if not outlook.ordered), None)
-    if many is not None and best.ordered and many.recall.low > best.recall.high:
+    more = many is not None and many.over_curves("recall") > best.over_curves("recall")
+    if many is not None and more and best.ordered and many.recall.low > best.recall.high:
         yield f"As a set, without an order, {many.name} finds more: {_of_top(many)}."
 
 
 def _why(best: Outlook, rival: Outlook) -> str:
+    own, other = (100 * one.over_curves("recall") for one in (best, rival))
+    if best.others and own > other + 0.1:
+        return f", but {other:.1f}% and not {own:.1f}% in the mean of all curves"
     if best.order.low > rival.order.high:
         return f", but has only {100 * rival.order.value:.0f}% of the places right, not {100 * best.order.value:.0f}%"
     if best.pure and not rival.pure:

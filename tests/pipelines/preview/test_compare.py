@@ -14,7 +14,7 @@ import pytest
 
 import private_topk
 from private_topk.pipelines.preview import Estimate, InAmounts, Preview, PublicCounts, Reaches, alternatives, preview
-from private_topk.pipelines.preview.compare import _ordered, mechanisms_of
+from private_topk.pipelines.preview.compare import _ordered, mechanisms_of, preview_of
 from private_topk.pipelines.preview.expected import weight_of
 from private_topk.pipelines.preview.outlook import Outlook, look
 from private_topk.pipelines.preview.words import _ranges, comparison, ranks_table, reasons, short, table
@@ -67,9 +67,30 @@ def test_a_recall_range_covers_all_curves_with_the_declared_reaches() -> None:
     row = preview(shape, **asked).to_rows()[0]
     assert (row["recall_range_low"], row["recall_range_high"]) == found.recall_range
     low, high = (f"{100 * part:.0f}" for part in found.recall_range)
-    assert f"%), {low} to {high}% nine times of ten" in preview(shape, **asked).reasons()[0]
+    said = f"%) on the expected curve, {low} to {high}% nine times of ten over flatter and steeper ones too."
+    assert preview(shape, **asked).reasons()[0].endswith(said)
+    every = [one.recall.value for one in (found, *bent)]
+    assert row["recall_of_curves"] == pytest.approx(np.mean(every)) != pytest.approx(found.recall.value)
     shared = preview(InAmounts(shape, Amounts(4), 2), **asked, amounts=Amounts(4)).best
     assert shared.recall_range[1] - shared.recall_range[0] > one.recall_range[1] - one.recall_range[0]
+
+
+def test_the_recommendation_is_of_all_curves_that_are_considered() -> None:
+    """`joint` finds all of the top 10 on the curve that is stated, and a fifth on a flatter one of the same reaches."""
+    shape, asked = Reaches({1: 0.9, 50: 0.03}, 5000, 10_000), {"k": 10, "epsilon": 0.1}
+    names = ("joint", "peeling")
+    found = preview(shape, **asked, mechanism=names)
+    assert found["joint"].recall.value == 1 > found["peeling"].recall.value, "on the stated curve alone"
+    assert found.best.name == found.plain()["recommended"] == "peeling"
+    curve = PublicCounts(shape.histogram(None, False).counts())
+    assert preview(curve, **asked, mechanism=names, draws=40).best.name == "joint", "of counts that are known"
+    _, order, rival = found.reasons()
+    assert order.endswith("% of draws on the expected curve.")
+    means = [f"{100 * found[name].over_curves('recall'):.1f}%" for name in names]
+    assert rival.startswith("joint finds more on the expected curve (100.0%, 99.")
+    assert rival.endswith(f", but {means[0]} and not {means[1]} in the mean of all curves.")
+    among_many = preview_of(shape, found.question, names, {}, None, str, alone=False)
+    assert among_many.best.name == "peeling", "as in a table of several settings"
 
 
 def test_an_unknown_domain_says_how_many_places_stay_empty() -> None:
@@ -107,10 +128,10 @@ def test_a_question_without_an_applicable_mechanism_is_refused() -> None:
         preview(GAPS, 3, 1.0, horizon=3)
     with pytest.raises(InvalidArgument, match="k must be given"):
         preview(zipf(1.0, 300, 1000, 5), None, 1.0, 1e-6, unknown_domain=True, max_items_per_user=5)
-    for wrong, field in (({"k": 0}, "k"), ({"epsilon": -1}, "epsilon"), ({"delta": 1.0}, "delta")):
+    for wrong in ({"k": 0}, {"epsilon": -1}, {"delta": 1.0}, {"epsilon": [0.5, 1]}, {"k": [3, 5]}):
         with pytest.raises(InvalidArgument) as refused:
             preview(GAPS, **{"k": 3, "epsilon": 1.0, **wrong})
-        assert refused.value.field == field
+        assert [refused.value.field] == list(wrong)
 
 
 def test_a_mechanism_is_asked_as_in_a_run() -> None:
@@ -160,10 +181,11 @@ def outlook_of(name: str, recall: float, order: float, pure: bool = True) -> Out
 def test_recall_decides_then_order_then_purity() -> None:
     a, b = outlook_of("a", 0.9, 0.5), outlook_of("b", 0.8, 0.9)
     assert [one.name for one in _ordered([b, a])] == ["a", "b"]
-    c = outlook_of("c", 0.895, 0.9)
+    c = outlook_of("c", 0.899, 0.9)
     assert _ordered([a, b, c])[0].name == "c", "as much is found, and more of it in its place"
     d = outlook_of("d", 0.9, 0.905, pure=False)
     assert _ordered([a, d, c])[0].name == "c", "the same, without a delta"
+    assert _ordered([a, b, replace(c, others=(b, b))])[0].name == "a", "in the mean of all curves"
     assert "d finds as many" in " ".join(reasons(_ordered([a, d, c])))
     assert "but needs a delta" in " ".join(reasons(_ordered([d, c])))
     assert "It beats b" in " ".join(reasons(_ordered([a, b])))
@@ -265,6 +287,14 @@ def test_mistyped_arguments_of_preview_are_refused_with_suggestions() -> None:
         found["jonit"]
     for mistake, said in (
         ({"mechanisms": "joint"}, "there is no argument mechanisms: did you mean mechanism"),
+        (
+            {"recall": 0.9},
+            r"there is no argument recall: least_epsilon\(expected, preview\(...\).questions.values\(\), ",
+        ),
+        ({"domain": ["tea"]}, "there is no argument domain: give items= in Reaches or Released"),
+        ({"mechanism": "joint", "draws": 0}, "draws must be a whole number of at least 1, got 0"),
+        ({"mechanism": "joint", "draws": "many"}, "draws must be a whole number of at least 1, got 'many'"),
+        ({"period": "2026"}, "period must be a Period, got str"),
         ({"mechanism": ("joint", "jonit")}, "did you mean joint"),
         ({"mechanism": Joint}, "mechanism must be a name such as joint, got"),
         ({"mechanism": []}, "mechanism must be at least one"),

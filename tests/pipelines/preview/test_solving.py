@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from private_topk.pipelines.preview import PublicCounts, largest_k, least_epsilon, look, outlook
+from private_topk.pipelines.preview import PublicCounts, largest_k, least_epsilon, look, outlook, preview
 from private_topk.pipelines.question import Question
 from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
 from private_topk.transforms.mechanisms import make_mechanism
@@ -43,6 +43,8 @@ def test_the_least_epsilon_is_the_least() -> None:
     assert recall(solved) >= 0.9
     less = float(solved.epsilon) - 10 ** (math.floor(math.log10(solved.epsilon)) - 1)
     assert all(recall(one) < 0.9 for one in questions(5, less, names)), "one less in the second digit"
+    previewed = preview(SHAPE, 5, 1.0, mechanism=names, draws=2).questions.values()
+    assert least_epsilon(SHAPE, previewed, 0.9).epsilon == solved.epsilon, "as `preview(recall=...)` advises"
 
 
 def test_the_largest_k_is_the_largest() -> None:

@@ -19,10 +19,10 @@ import apache_beam as beam
 from private_topk.pipelines.options import OPTIONS
 from private_topk.pipelines.texts import count, fraction, number, number_or_drawn
 from private_topk.transforms.asked import Asked, score_of
-from private_topk.transforms.each import flat_map
 from private_topk.transforms.errors import InvalidArgument, did_you_mean
 from private_topk.transforms.mechanisms.choice import AUTO
 from private_topk.transforms.release import Ranking, Release
+from private_topk.transforms.steps import flat_map
 from private_topk.transforms.top_k import PrivateTopK
 from private_topk.transforms.windows.period import period_of
 

@@ -45,10 +45,10 @@ from private_topk.transforms.completeness import (
     with_checksum,
 )
 from private_topk.transforms.counters import BundleStart, DroppedRows
-from private_topk.transforms.each import flat_map
 from private_topk.transforms.errors import InvalidArgument, crosses
 from private_topk.transforms.release import Ranking
 from private_topk.transforms.rows import late_moment
+from private_topk.transforms.steps import WindowInto, flat_map
 from private_topk.transforms.windows import Period, WindowBounds, from_microseconds, microseconds
 from private_topk.transforms.windows.period import TimeSlices
 
@@ -86,7 +86,7 @@ class AssignWindows(beam.PTransform):
             return blocks
         if blocks.is_bounded:
             # block with the column time  ->  block of users and items and the numbers of their windows
-            everything = blocks | "Out of the windows" >> beam.WindowInto(GlobalWindows())
+            everything = blocks | "Out of the windows" >> WindowInto(GlobalWindows())
             return everything | "Number the windows" >> beam.ParDo(_NumberDoFn(self._period, self._step))
         if _grid(self._period)[0] == _TICK:
             raise InvalidArgument(
@@ -170,7 +170,7 @@ class EveryWindow(beam.PTransform):
             blocks.pipeline
             | beam.Impulse()
             | "Those declared" >> flat_map(_declared, self._period).with_output_types(int)
-            | "Into the same windows" >> beam.WindowInto(blocks.windowing)
+            | "Into the same windows" >> WindowInto(blocks.windowing)
             | "Until its end" >> beam.ParDo(_HoldDoFn(self._period)).with_output_types(int)
         )
 
@@ -310,11 +310,11 @@ def beam_windows(period: Period) -> list[IntervalWindow]:
     return [IntervalWindow(Timestamp(micros=end - size), Timestamp(micros=end)) for end in ends]
 
 
-def into_windows(period: Period) -> beam.WindowInto:
+def into_windows(period: Period) -> WindowInto:
     """The windowing of `beam_windows`: one firing each, at the watermark, no lateness."""
     size, offset = _grid(period)
     windowfn, discarding = FixedWindows(Duration(micros=size), Timestamp(micros=offset)), AccumulationMode.DISCARDING
-    return beam.WindowInto(
+    return WindowInto(
         windowfn,
         trigger=AfterWatermark(),
         accumulation_mode=discarding,
@@ -344,7 +344,7 @@ class IntoWindows(beam.PTransform):
         return (
             rankings
             | "Stamp" >> flat_map(lambda ranking: [TimestampedValue(ranking, _own_window(ranking).max_timestamp())])
-            | beam.WindowInto(self._windowfn)
+            | WindowInto(self._windowfn)
             | "Own window" >> flat_map(_in_own_window)
         )
 

@@ -19,13 +19,13 @@ from apache_beam.utils.windowed_value import WindowedValue
 from private_topk.transforms.columnar import Codes, add_up, joined, make_table
 from private_topk.transforms.completeness import NOTHING, Counted, Fingerprint, Receipt
 from private_topk.transforms.domain import PublicDomain
-from private_topk.transforms.each import flat_map
 from private_topk.transforms.errors import crosses
 from private_topk.transforms.plan import ExecutionPlan, Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import BlockCoder
 from private_topk.transforms.shuffle import InProcessShuffle, PutIn
 from private_topk.transforms.spec import TopK
+from private_topk.transforms.steps import flat_map
 
 MAX_ROWS = 1 << 16
 """The most rows of a table that is handed on."""

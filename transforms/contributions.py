@@ -15,13 +15,13 @@ from apache_beam.transforms.userstate import BagStateSpec, ReadModifyWriteStateS
 from private_topk.transforms.combine import CountedCoder, KeyedCounts, NewPairs, PartialCounts
 from private_topk.transforms.completeness import NOTHING, Counted, Fingerprint, Receipt
 from private_topk.transforms.counters import BundleStart, DroppedRows, Mark
-from private_topk.transforms.each import flat_map
 from private_topk.transforms.errors import crosses
 from private_topk.transforms.plan import ExecutionPlan, Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import BlockCoder, UserRows
 from private_topk.transforms.shuffle import InProcessShuffle, PutIn, ThreadPoolDoFn
 from private_topk.transforms.spec import TopK
+from private_topk.transforms.steps import flat_map
 from private_topk.transforms.user_shards import NEW_PAIRS, UserShard
 
 _ALWAYS_HELD = 20_000

@@ -134,7 +134,8 @@ def crosses(cls: _Class) -> _Class:
 
 def _without_beams(fn: object) -> list[str]:
     ours = (vars(kind) for kind in type(fn).mro() if not kind.__module__.startswith("apache_beam."))
-    return sorted({*vars(fn), *chain.from_iterable(ours)})
+    names = {*vars(fn), *chain.from_iterable(ours)}
+    return sorted(name for name in names if not name.startswith("__"))
 
 
 def _crossing(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -33,7 +33,6 @@ from private_topk.transforms.completeness import (
 )
 from private_topk.transforms.counters import EmptyRankings, Mark
 from private_topk.transforms.domain import CodedDomain, PublicDomain
-from private_topk.transforms.each import flat_map
 from private_topk.transforms.errors import crosses, of_another_release
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.history import History, Step, series_root
@@ -46,6 +45,7 @@ from private_topk.transforms.metric import Score
 from private_topk.transforms.plan import ExecutionPlan, Partitioning
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.spec import TopK
+from private_topk.transforms.steps import flat_map
 from private_topk.transforms.windows import Period, WindowBounds
 
 MAX_HELD = 1 << 26

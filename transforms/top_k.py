@@ -19,7 +19,6 @@ from private_topk.transforms.contributions import BoundContributions
 from private_topk.transforms.counters import exact_counters as counting_exactly
 from private_topk.transforms.counters import warnings_of_workers
 from private_topk.transforms.domain import Domain, check_columns, check_digits
-from private_topk.transforms.each import flat_map
 from private_topk.transforms.elements import ElementSchema
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.history import Step
@@ -31,6 +30,7 @@ from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.rows import MakeBlocks, ShardByUser
 from private_topk.transforms.select import SelectTopK
 from private_topk.transforms.spec import TopK, check_kinds
+from private_topk.transforms.steps import flat_map
 from private_topk.transforms.validation import (
     check_key,
     check_lists,

@@ -23,9 +23,9 @@ from private_topk.pipelines.release.place import Bounds, Lying, manifest_path, w
 from private_topk.pipelines.release.store import publish
 from private_topk.pipelines.run_state import RunState
 from private_topk.pipelines.sinks.sink import Sink, about_the_output
-from private_topk.transforms.each import flat_map
 from private_topk.transforms.errors import IncompleteDataError, InvalidArgument, crosses, verbatim
 from private_topk.transforms.release import Ranking, Release, ReleaseKey
+from private_topk.transforms.steps import WindowInto, flat_map
 from private_topk.transforms.windows import Period, WindowBounds
 
 _ROOM = "x" * 55  # behind a ranking's name, for the names of its manifest and of what is being written
@@ -205,7 +205,7 @@ class WindowsTogether(beam.PTransform):
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         return (
             rankings
-            | "Out of the windows" >> beam.WindowInto(GlobalWindows())
+            | "Out of the windows" >> WindowInto(GlobalWindows())
             | "Together" >> flat_map(lambda ranking: [(0, ranking)]).with_output_types(tuple[int, Ranking])
             | "Await every window" >> beam.GroupByKey()
             | "See that all are there" >> beam.ParDo(self._fn)

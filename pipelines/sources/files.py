@@ -32,9 +32,9 @@ from private_topk.pipelines.sources.names import keys_of
 from private_topk.pipelines.sources.source import BlockReader, DroppedRowsByReason, Source
 from private_topk.pipelines.sources.unchanged import Original
 from private_topk.transforms.completeness import with_receipt
-from private_topk.transforms.each import flat_map
 from private_topk.transforms.errors import InvalidArgument, crosses, of_field, verbatim
 from private_topk.transforms.release import ReleaseKey
+from private_topk.transforms.steps import WindowInto, flat_map
 from private_topk.transforms.windows import Period
 
 _EARLIEST = TimestampCombiner.OUTPUT_AT_EARLIEST
@@ -233,7 +233,7 @@ def _read_blocks(pieces: Sequence[Piece], originals: Sequence[Original]) -> Bloc
             | "Name the pieces" >> flat_map(lambda _: bundled).with_output_types(tuple[int, Piece])
             # A grouping spreads the pieces over the workers like a Reshuffle, with a tenth of its transforms. It must
             # keep the early timestamp: rows sent back in time from the end of the window would be late, and dropped.
-            | "At the start" >> beam.WindowInto(GlobalWindows(), timestamp_combiner=_EARLIEST)
+            | "At the start" >> WindowInto(GlobalWindows(), timestamp_combiner=_EARLIEST)
             | "Spread the pieces" >> beam.GroupByKey()
             # (bundle, [Piece])  ->  block of up to 100,000 rows
             | "Read the pieces" >> beam.ParDo(do)

@@ -1,4 +1,6 @@
-"""A function of single elements as a step of a pipeline."""
+"""Beam's `FlatMap` and `WindowInto` by DoFns of ours: Beam asks for the signatures of all that a DoFn lists, and theirs
+list forty methods (see `crosses`).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from private_topk.transforms.errors import crosses
 
 
 def flat_map(function: Callable[..., Iterable[Any]], *arguments: object) -> beam.ParDo:
-    """`beam.FlatMap` by a DoFn of ours: Beam asks for the signature of one method (see `crosses`), and not of forty."""
+    """A step that emits what the function yields for an element, to which the arguments are added."""
     return beam.ParDo(_EachDoFn(function, arguments))
 
 
@@ -22,3 +24,11 @@ class _EachDoFn(beam.DoFn):
 
     def process(self, element: Any) -> Iterator[Any]:  # noqa: ANN401 - the function says
         yield from self._function(element, *self._arguments)
+
+
+class WindowInto(beam.WindowInto):
+    """As Beam's in all else."""
+
+    @crosses
+    class WindowIntoFn(beam.WindowInto.WindowIntoFn):
+        """The DoFn by which Beam's class makes itself."""

@@ -165,7 +165,7 @@ class ScheduledReport(Periods):
             return
         with self._pointing():
             held_by(account, self.options(0))
-            charged = self._charged(account)
+            charged = self._charged()
             periods = range(self.schedule.horizon or len(charged) + 1)
             number = next((each for each in periods if self.release_id(each, None) not in charged), None)
             report = self._keyless(number or 0)
@@ -176,9 +176,9 @@ class ScheduledReport(Periods):
             yield "ledger", f"{told}; the next one {fits(account.books.quote(report.request('any')))}"
             yield from (fact[:2] for fact in self._future_charges(report, None))
 
-    def _charged(self, account: Account) -> set[str]:
+    def _charged(self) -> set[str]:
         """The release ids of the periods that a ledger has."""
-        names = (entry.release_id.partition(CORRECTION)[0] for entry in account.books.read(account.dataset).charges)
+        names = (entry.release_id.partition(CORRECTION)[0] for entry in self._charges())
         return {name for name in names if name.startswith(f"{self.name}/")}
 
     def question(self) -> Question:
@@ -203,7 +203,7 @@ class ScheduledReport(Periods):
         account, question, horizon = report.account, report.question, self.schedule.horizon
         if account is None or self.state is not None:  # all of a series is charged at its start
             return
-        ledger, cost, costs, known = account.books, cost_of(question.top_k), False, self._charged(account)
+        ledger, cost, costs, known = account.books, cost_of(question.top_k), False, self._charged()
         if number is not None:
             earlier = ledger.find(question.release.id, question.release.key.key_id())
             costs = not (earlier and isinstance(ledger.quote(report.request()), ChargeReceipt))
@@ -339,10 +339,9 @@ class ScheduledReport(Periods):
         """The files of each publication before this one, the latest first: of the period itself where that is
         corrected, then of so many periods before it, of each the corrections before what they correct.
         """
-        first = Periods(self._file)
         last = number - (self._correction is None)
         for earlier in range(last, max(number - 1 - most, -1), -1):
-            made = [first, *(Periods(self._file, name) for name in corrections_beside(first.uri(earlier)))]
+            made = self._publications(earlier)
             published = [
                 self._files(each, earlier) for each in made if each.release_id(earlier) != self.release_id(number)
             ]
@@ -399,7 +398,7 @@ class ScheduledReport(Periods):
         if self._correction is None:
             return ()
         base, costs = self.release_id(number, None), dict[str, Cost]()
-        for charge in [] if self.account is None else self.account.books.read(self.account.dataset).charges:
+        for charge in self._charges():
             if charge.release_id.partition(CORRECTION)[0] == base:
                 costs[charge.release_id] = charge.cost
         for place in self._places_of_publications(number):
@@ -414,9 +413,12 @@ class ScheduledReport(Periods):
 
     def _places_of_publications(self, number: int) -> list[Lying]:
         """The files at the places of a period's first publication and of all of its corrections."""
+        return [place for periods in self._publications(number) for place in self._places(periods, number)]
+
+    def _publications(self, number: int) -> list[Periods]:
+        """The first publication of a period, and all of its corrections."""
         first = Periods(self._file)
-        made = [first, *(Periods(self._file, name) for name in corrections_beside(first.uri(number)))]
-        return [place for periods in made for place in self._places(periods, number)]
+        return [first, *(Periods(self._file, name) for name in corrections_beside(first.uri(number)))]
 
     def _places(self, periods: Periods, number: int) -> list[Lying]:
         """The files at the places of a publication of a period: the first, or a correction."""
@@ -430,11 +432,9 @@ class ScheduledReport(Periods):
         if account is None:
             return
         key_id = ReleaseKey.parse(self.options(number)["release_key"]).key_id()
-        charged = {entry.release_id for entry in account.books.read(account.dataset).charges}
-        first = Periods(self._file)
+        charged = {entry.release_id for entry in self._charges()}
         for earlier in range(number + 1):
-            names = (None, *corrections_beside(first.uri(earlier)))
-            made = (Periods(self._file, name) for name in names if self.release_id(earlier, name) not in charged)
+            made = (each for each in self._publications(earlier) if each.release_id(earlier) not in charged)
             places = [place for periods in made for place in self._places(periods, earlier)]
             check_adopted(account, (each.pair.manifest for each in places), key_id)
 
@@ -459,10 +459,12 @@ class ScheduledReport(Periods):
         return all(any(entry.is_published for entry in entries) for entries in found)
 
     def _charges_of(self, name: str) -> list[Entry]:
-        """The charges of a release under any key; none without a ledger."""
-        if self.account is None:
-            return []
-        return [each for each in self.account.books.read(self.account.dataset).charges if each.release_id == name]
+        """The charges of a release under any key."""
+        return [each for each in self._charges() if each.release_id == name]
+
+    def _charges(self) -> list[Entry]:
+        """All charges of the dataset; none without a ledger."""
+        return [] if self.account is None else self.account.books.read(self.account.dataset).charges
 
     @contextmanager
     def _pointing(self, otherwise: str = "") -> Iterator[None]:

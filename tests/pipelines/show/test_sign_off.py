@@ -259,7 +259,7 @@ def test_releases_are_counted_with_those_that_were_corrected_are_lost_or_have_no
     assert "url_slug: daily-top-2-2026-01-06-00-00-to-2026-01-08-00-00-utc " in entry, entry
     assert "The ledger has charged" not in sheet + entry and "4 charges have spent" in sheet
     once_more = "Published more than once: the window of 2026-01-06 (2 times). The last is shown, and all are counted."
-    assert f"corrections {once_more}" in sheet and once_more in entry
+    assert f"corrections {once_more}" in sheet and once_more in entry and "of each window, each time rho " in sheet
     assert "2026-01-06 00:00 to 2026-01-07 00:00 UTC, corrected" in (words := command("show", "days").out)
     assert "2026-01-08 00:00 UTC, corrected" not in words and once_more in " ".join(words.split())
     for file in Path("days").glob("6.correction-1.*"):

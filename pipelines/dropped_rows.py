@@ -8,6 +8,7 @@ magnitude from 100 rows on, and shares in words.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,7 @@ import pyarrow.compute as pc
 
 from private_topk.pipelines.process import is_read_along
 from private_topk.pipelines.report import Report
-from private_topk.pipelines.sources.columns import Columns, Rows, block_of, texts_of, to_microseconds
+from private_topk.pipelines.sources.columns import UNITS, Columns, Rows, block_of, texts_of, to_microseconds
 from private_topk.runners import Line, say
 from private_topk.transforms.counters import (
     order_of_magnitude,
@@ -33,16 +34,30 @@ from private_topk.transforms.errors import InvalidArgument, printable, verbatim
 from private_topk.transforms.metric import as_numbers
 from private_topk.transforms.rows import rankable
 from private_topk.transforms.spec import TopK
+from private_topk.transforms.types import is_text
 from private_topk.transforms.windows import Period, from_microseconds
 
 if TYPE_CHECKING:
     from private_topk.pipelines.run import Done
 
-_UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+_BASIC = "basic"
+_READINGS = {
+    "s": "seconds",
+    "ms": "milliseconds",
+    "us": "microseconds",
+    "ns": "nanoseconds",
+    _BASIC: "dates without hyphens",
+}
+"""What times that are outside the period may be: numbers of another unit, or dates that are read as numbers."""
 _DAY = 86_400_000_000
 _MIN, _MAX_NAMED = 100, 10
 _MAX_SHAPES, _MAX_LONG = 3, 40
 _LISTS = {"domain": "items outside the domain", "groups": "groups outside the list"}
+_ANOTHER_ENCODING = "are not in UTF-8 (of CSV files, --csv-encoding names another encoding)"
+_LOCAL = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9:.]+$"
+"""Texts that are times of day without a zone."""
+_LETTERS = re.compile(r"((?<=9)T(?=9)|(?<=[9 ])(?:UTC|Z)$)|[^\W\d_]")
+"""Letters of a text whose digits are 9; those that belong to a time are a group."""
 NONE_LEFT = "no row is left: this is pure noise"
 
 
@@ -84,80 +99,103 @@ class DataQuality:
     """Statistics of the rows.
 
     Args:
-        lost: rows that would be dropped, by reason; each row once.
-        units: of the rows that are outside the period or have no readable time, how many would be inside if numbers
-            were in another unit; by input.
-        untimed: how many rows of each input are outside the period or unreadable.
-        spellings: of the rows outside a public list, by its name, how many would be in it in another spelling: but for
-            spaces around them and capital letters.
-        not_utf8: of the unreadable rows, how many hold text in another encoding.
-        shapes: of the texts that are no time, or no number, how many look alike: by column, with 9 for every digit and
-            a for every letter.
+        rows: how many rows each input has.
+        drops: of each input the rows that would be dropped, by reason; each row once.
+        readings: of the rows of an input that are outside the period or have no readable time, how many would be
+            inside if their times were read in another way.
+        local: the times of each input without a zone.
+        spellings: of the rows outside a public list, how many would be in it but for a difference that is easily
+            overlooked; by the list's name and the difference.
+        causes: what is wrong with the unreadable rows of an input, where that can be said.
+        shapes: of the texts that are no time, or no number, how many look alike: by input and column, with 9 for every
+            digit and a for every letter.
         days: rows inside, by day since 1970 UTC.
         groups: rows that would be ranked, by declared group.
         overall: those of no declared group, which count in the ranking of all rows alone; None where there is none.
-        inputs: where there are several, of each how many rows there are, and how many of them are null or unreadable.
     """
 
-    total: int = 0
-    lost: Counter[str] = field(default_factory=Counter)
-    units: Counter[tuple[str, str]] = field(default_factory=Counter)
-    untimed: Counter[str] = field(default_factory=Counter)
-    spellings: Counter[str] = field(default_factory=Counter)
-    not_utf8: int = 0
-    shapes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    rows: Counter[str] = field(default_factory=Counter)
+    drops: dict[str, Counter[str]] = field(default_factory=dict)
+    readings: Counter[tuple[str, str]] = field(default_factory=Counter)
+    local: Counter[str] = field(default_factory=Counter)
+    spellings: Counter[tuple[str, str]] = field(default_factory=Counter)
+    causes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    shapes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     days: Counter[int] = field(default_factory=Counter)
     groups: dict[str, int] = field(default_factory=dict)
     overall: int | None = None
-    inputs: dict[str, tuple[int, int]] = field(default_factory=dict)
     period: Period | None = None
+
+    @property
+    def total(self) -> int:
+        return self.rows.total()
+
+    @property
+    def lost(self) -> Counter[str]:
+        """The rows of all inputs that would be dropped, by reason."""
+        lost: Counter[str] = Counter()
+        for drops in self.drops.values():
+            lost.update(drops)
+        return lost
 
     def lines(self, exact: bool = False) -> Iterator[str]:
         """The lines for the operator."""
         yield f"rows {heading(exact)}:"
         yield f"  in the input: {self._said(self.total, exact)}"
         for reason, count in self.lost.items():
-            yield f"  {reason}: {self._said(count, exact)}{self._share(count)}"
+            yield f"  {reason}: {self._said(count, exact)}{_share(count, self.total)}"
         if self.overall is not None:
-            yield f"  in overall alone: {self._said(self.overall, exact)}{self._share(self.overall)}"
-        for (uri, unit), count in self.units.items():
-            if 2 * count > self.untimed[uri] and count >= _MIN:
-                where = f"in {uri}, " if self.inputs else ""
-                yield (
-                    f"  {where}the times look like {_UNITS[unit]}: read so, most of those outside lie in the period "
-                    f"(--time-unit {unit}; in a report, time_unit)"
-                )
-        for (column, shape), count in self.shapes.most_common(_MAX_SHAPES):
+            yield f"  in overall alone: {self._said(self.overall, exact)}{_share(self.overall, self.total)}"
+        for (uri, reading), count in self.readings.items():
             if count >= _MIN:
-                told = self._said(count, exact)
+                yield f"  {self._where(uri)}{self._reading(uri, reading, count, exact)}"
+        for uri, count in self.local.items():
+            if count >= _MIN:
+                yield f"  {self._where(uri)}{self._said(count, exact)} times have no zone: they are read as UTC"
+        for (uri, column, shape), count in self.shapes.most_common(_MAX_SHAPES):
+            if count >= _MIN:
+                told = f"{self._where(uri)}{self._said(count, exact)}"
                 yield f"  {told} of {column!r} are like {shape}, which is not read (docs/formats.md)"
-        if 2 * self.not_utf8 > self.lost["unreadable"] and self.not_utf8 >= _MIN:
-            yield "  most of the unreadable rows are not in UTF-8 (of CSV files, --csv-encoding names another encoding)"
-        for where, outside in _LISTS.items():
+        for (uri, cause), count in self.causes.items():
+            if count >= _MIN and 2 * count > self.drops[uri]["unreadable"]:
+                yield f"  {self._where(uri)}most of the unreadable rows {cause}"
+        for (where, difference), count in self.spellings.items():
             missed = self.lost[f"not in {where}"] + (self.overall or 0) * (where == "groups")
-            if self.spellings[where] >= _MIN and 2 * self.spellings[where] > missed:
-                yield f"  most {outside} are in it but for spaces or capital letters: compare the spelling"
-        if sum(self.lost.values()) == self.total:
+            if count >= _MIN and 2 * count > missed:
+                yield f"  most {_LISTS[where]} are in it but for {difference}"
+        if self.lost.total() == self.total:
             yield f"  {NONE_LEFT}"
         yield from self._days()
         if self.groups:
             yield _with_few("groups", self.groups)
-        for uri, (total, lost) in self.inputs.items():
-            most = ", most" if lost >= _MIN and 2 * lost > total else ""
-            yield f"  in {uri}: {self._said(total, exact)}, null or unreadable {self._said(lost, exact)}{most}"
+        if len(self.rows) > 1:
+            yield from self._inputs(exact)
+
+    def _inputs(self, exact: bool) -> Iterator[str]:
+        for uri, total in self.rows.items():
+            facts = [
+                f"{reason}: {self._said(count, exact)}{_share(count, total)}"
+                for reason, count in self.drops[uri].items()
+                if exact or _share(count, total)
+            ]
+            if self.drops[uri].total() == total:
+                facts.append("no row of it counts")
+            yield f"  in {uri}: {'; '.join([self._said(total, exact), *facts])}"
+
+    def _where(self, uri: str) -> str:
+        return f"in {uri}, " if len(self.rows) > 1 else ""
+
+    def _reading(self, uri: str, reading: str, count: int, exact: bool) -> str:
+        lost, like = self.drops[uri], f"times look like {_READINGS[reading]}"
+        outside = lost["outside the period"] + lost["unreadable"]
+        if self.rows[uri] - lost["null"] - outside > count:
+            return f"some of the {like}: convert them, as all times of an input are read alike"
+        remedy = "write them as 2026-01-10" if reading == _BASIC else f"--time-unit {reading}; in a report, time_unit"
+        most = "most" if 2 * count > outside else self._said(count, exact)
+        return f"the {like}: read so, {most} of those outside lie in the period ({remedy})"
 
     def _said(self, count: int, exact: bool) -> str:
         return f"{count:,}" if exact else order_of_magnitude(count)
-
-    def _share(self, count: int) -> str:
-        if count and count == self.total:
-            return ", all"
-        if count < _MIN:
-            return ""
-        return ", most" if 2 * count > self.total else ", fewer than half"
-
-    def unread(self) -> int:
-        return self.lost["null"] + self.lost["unreadable"]
 
     def _days(self) -> Iterator[str]:
         if self.period is None:
@@ -165,6 +203,14 @@ class DataQuality:
         first, last = int(self.period.starts[0]) // _DAY, (int(self.period.ends[-1]) - 1) // _DAY
         days = {f"{from_microseconds(day * _DAY):%Y-%m-%d}": self.days[day] for day in range(first, last + 1)}
         yield _with_few("days (UTC) of the period", days)
+
+
+def _share(count: int, total: int) -> str:
+    if count and count == total:
+        return ", all"
+    if count < _MIN:
+        return ""
+    return ", most" if 2 * count > total else ", fewer than half"
 
 
 def _with_few(what: str, rows: dict[str, int]) -> str:
@@ -185,8 +231,7 @@ def data_quality_of(report: Report) -> DataQuality:
     if groups is not None:
         look.groups = dict.fromkeys(map(groups.name, range(groups.labels.size)), 0)
         look.overall = 0 if groups.overall else None
-    parts = report.source.parts()
-    for part in parts:
+    for part in report.source.parts():
         there, columns = part.rows(period), part.columns.within(period)
         if there is None:
             raise InvalidArgument(
@@ -194,11 +239,9 @@ def data_quality_of(report: Report) -> DataQuality:
                 f"cannot look at {verbatim(part.uri)} before a run",
                 "files and Kafka topics can be looked at; a run tells afterwards",
             )
-        before = look.total, look.unread()
+        look.drops.setdefault(part.uri, Counter())
         for rows in there:
             _add(look, rows, columns, report.question.top_k, spelled, part.uri)
-        if len(parts) > 1:
-            look.inputs[part.uri] = look.total - before[0], look.unread() - before[1]
     return look
 
 
@@ -206,21 +249,22 @@ def _add(
     look: DataQuality, rows: Rows, columns: Columns, spec: TopK, spelled: Mapping[str, _Spelled], uri: str
 ) -> None:
     block, missing = block_of(rows, columns)
-    look.total += len(next(iter(rows.columns.values())))
+    lost = look.drops[uri]
+    look.rows[uri] += len(next(iter(rows.columns.values())))
     for reason in ("null", "unreadable"):
-        look.lost[reason] += missing.get(reason, 0)
+        lost[reason] += missing.get(reason, 0)
     if missing.get("unreadable"):
-        _add_shapes(look, rows, columns)
+        _add_shapes(look, rows, columns, uri)
         masks = [mask for name in columns.names() for mask in texts_of(rows.columns[name])[1]]
-        look.not_utf8 += max((pc.sum(mask).as_py() or 0 for mask in masks), default=0)
+        look.causes[uri, _ANOTHER_ENCODING] += max((pc.sum(mask).as_py() or 0 for mask in masks), default=0)
+        for cause, count in rows.causes().items():
+            look.causes[uri, cause] += count
     if look.period is not None:
         times = block["time"].to_numpy()
         first, after = look.period.spans(times)
         inside = first < after
-        look.lost["outside the period"] += (outside_it := int((~inside).sum()))
-        look.untimed[uri] += outside_it + missing.get("unreadable", 0)
-        if not inside.all() or missing.get("unreadable"):
-            _try_units(look, rows, columns, uri)
+        lost["outside the period"] += int((~inside).sum())
+        _try_readings(look, rows, columns, uri, all_inside=bool(inside.all()) and not missing.get("unreadable"))
         for day, count in zip(*np.unique(times[inside] // _DAY, return_counts=True), strict=True):
             look.days[int(day)] += int(count)
         block = block.filter(pa.array(inside))
@@ -229,7 +273,7 @@ def _add(
     applies = (bool(spec.score.columns), in_groups, "domain" in spelled)
     for (reason, count), told in zip(found.dropped.items(), applies, strict=True):
         if told:
-            look.lost[reason.replace("_", " ")] += count
+            lost[reason.replace("_", " ")] += count
     outside = {"domain": found.unknown}
     if spec.groups is not None:
         outside["groups"] = block["group"]
@@ -238,10 +282,11 @@ def _add(
         for name, count in zip(look.groups, counts, strict=True):
             look.groups[name] += count
     for name, each in spelled.items():
-        look.spellings[name] += each.misspelt(outside[name])
+        for difference, count in each.misspelt(outside[name]):
+            look.spellings[name, difference] += count
 
 
-def _add_shapes(look: DataQuality, rows: Rows, columns: Columns) -> None:
+def _add_shapes(look: DataQuality, rows: Rows, columns: Columns, uri: str) -> None:
     for column, read in (
         (columns.time, lambda times: to_microseconds(times, columns.unit)),
         (columns.value, as_numbers),
@@ -249,43 +294,62 @@ def _add_shapes(look: DataQuality, rows: Rows, columns: Columns) -> None:
         if column is None:
             continue
         values, _ = texts_of(rows.columns[column])
-        if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        if not is_text(values.type):
             continue
         texts = values.filter(pc.and_(values.is_valid(), read(values).is_null()))
         texts = texts.filter(pc.less_equal(pc.utf8_length(texts), _MAX_LONG))
-        for mark, kind in (("9", r"\p{Nd}"), ("a", r"\p{L}")):
-            texts = pc.replace_substring_regex(texts, kind, mark)
-        for shape in pc.value_counts(texts).to_pylist():
-            look.shapes[column, shape["values"]] += shape["counts"]
+        for found in pc.value_counts(pc.replace_substring_regex(texts, r"\p{Nd}", "9")).to_pylist():
+            shape = _LETTERS.sub(lambda letter: letter[1] or "a", found["values"])
+            look.shapes[uri, column, shape] += found["counts"]
 
 
-def _try_units(look: DataQuality, rows: Rows, columns: Columns, uri: str) -> None:
+def _try_readings(look: DataQuality, rows: Rows, columns: Columns, uri: str, *, all_inside: bool) -> None:
+    """Count times without a zone, and unless all are inside the period, those that another reading has inside."""
     assert columns.time is not None and look.period is not None
     times, _ = texts_of(rows.columns[columns.time])
-    read = {unit: to_microseconds(times, unit) for unit in _UNITS}
+    if pa.types.is_timestamp(times.type):
+        look.local[uri] += 0 if times.type.tz else len(times) - times.null_count
+    elif is_text(times.type):
+        look.local[uri] += pc.sum(pc.match_substring_regex(times, _LOCAL)).as_py() or 0
+    if all_inside:
+        return
+    read = {unit: to_microseconds(times, unit) for unit in UNITS}
+    if is_text(times.type) or pa.types.is_integer(times.type):
+        dates = pc.replace_substring_regex(times.cast(pa.large_string()), r"^(\d{4})(\d\d)(\d\d)$", r"\1-\2-\3")
+        read[_BASIC] = to_microseconds(dates, columns.unit)
     inside = {}
-    for unit, values in read.items():
+    for reading, values in read.items():
         first, after = look.period.spans(values.fill_null(-(2**62)).to_numpy(zero_copy_only=False))
-        inside[unit] = first < after
-    for unit in _UNITS:
-        if unit != columns.unit:
-            look.units[uri, unit] += int((inside[unit] & ~inside[columns.unit]).sum())
+        inside[reading] = first < after
+    for reading in {*read} - {columns.unit}:
+        look.readings[uri, reading] += int((inside[reading] & ~inside[columns.unit]).sum())
 
 
 class _Spelled:
-    """A public list, and its labels without spaces around them and capital letters."""
+    """A public list, and what its labels become by differences that are easily overlooked."""
 
     def __init__(self, listed: CodedDomain) -> None:
         labels = listed.spellings()
-        self._listed, self._plain = listed, None if labels is None else _plain(labels)
+        self._listed, self._forms = listed, {}
+        if labels is not None:
+            self._forms["spaces, capital letters or Unicode form: compare the spelling"] = _plain(labels)
+            self._forms["their encoding: they look like UTF-8 read as latin-1 or cp1252"] = _plain(_misread(labels))
 
-    def misspelt(self, labels: pa.Array) -> int:
-        """How many of the labels are outside the list, and would be in it in another spelling."""
-        if self._plain is None or not len(labels):
-            return 0
-        outside = labels.filter(pa.array(self._listed.encode(labels) < 0))
-        return pc.sum(pc.is_in(_plain(outside), value_set=self._plain)).as_py() or 0
+    def misspelt(self, labels: pa.Array) -> Iterator[tuple[str, int]]:
+        """The differences, and how many of the labels are outside the list only by each."""
+        if not self._forms or not len(labels):
+            return
+        outside = _plain(labels.filter(pa.array(self._listed.encode(labels) < 0)))
+        for difference, forms in self._forms.items():
+            yield difference, pc.sum(pc.is_in(outside, value_set=forms)).as_py() or 0
 
 
 def _plain(labels: pa.Array) -> pa.Array:
-    return pc.utf8_lower(pc.utf8_trim_whitespace(labels.cast(pa.large_string())))
+    one_form = pc.utf8_normalize(labels.cast(pa.large_string()), "NFC")
+    return pc.utf8_lower(pc.utf8_trim_whitespace(pc.replace_substring_regex(one_form, r"[\s\p{Z}]+", " ")))
+
+
+def _misread(labels: pa.Array) -> pa.Array:
+    """Labels that are not plain ASCII as they are where their UTF-8 was read in another encoding."""
+    texts = [label.encode() for label in labels.to_pylist() if not label.isascii()]
+    return pa.array([text.decode(other, "ignore") for text in texts for other in ("latin-1", "cp1252")], pa.string())

@@ -72,7 +72,8 @@ def _output(report: Report) -> str:
 
 def _columns(source: Source, question: Question) -> str:
     columns = source.columns.within(question.period)
-    told = {name: f"{name}={value}" for name, value in columns.constants}
+    told = {name: f"{name} (UTC where it has no zone)" for name in columns.of("time")}
+    told |= {name: f"{name}={value}" for name, value in columns.constants}
     named = {role: " and ".join(told.get(name, name) for name in columns.of(role)) for role in columns.by_role()}
     return ", ".join(f"{role} from {names}" for role, names in named.items())
 

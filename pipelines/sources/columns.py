@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -178,11 +178,13 @@ class Columns:
 class Rows(NamedTuple):
     """Columns of rows as their format stores them, null where a value is missing; texts may be bytes.
 
-    `unreadable` marks the rows that the format itself could not read; None if there are none.
+    `unreadable` marks the rows that the format itself could not read; None if there are none. `causes` counts what is
+    wrong with them, in words that hold nothing of a row, and costs only whoever asks.
     """
 
     columns: dict[str, pa.Array]
     unreadable: pa.Array | None = None
+    causes: Callable[[], Mapping[str, int]] = dict
 
 
 def block_of(

@@ -10,7 +10,9 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import IO, NamedTuple, cast
 
@@ -220,17 +222,34 @@ def _row(width: int, delimiter: str) -> str:
 
 def rows_of(text: bytes, header: Header) -> Rows:
     """The rows of whole lines as bytes, null where empty. Blank lines are skipped; invalid ones become unreadable."""
-    lines, unreadable = lines_of(text), 0
+    lines, unreadable = lines_of(text), []
     fits = pc.match_substring_regex(lines, _row(header.width, header.delimiter))
     if not pc.all(fits).as_py():
         others = lines.filter(pc.invert(fits)).to_pylist()
-        unreadable = sum(line not in _BLANK for line in others)
+        unreadable = [line for line in others if line not in _BLANK]
         text = b"".join(lines.filter(fits).to_pylist())
     table = _parsed(text, header)
-    columns = {name: _with_nulls(table[f"{index}"], unreadable) for name, index in header.indices.items()}
+    columns = {name: _with_nulls(table[f"{index}"], len(unreadable)) for name, index in header.indices.items()}
     if not unreadable:
         return Rows(columns)
-    return Rows(columns, pa.array(np.arange(len(table) + unreadable) >= len(table)))
+    bad = pa.array(np.arange(len(table) + len(unreadable)) >= len(table))
+    return Rows(columns, bad, lambda: Counter(_cause(line, header) for line in unreadable))
+
+
+def _cause(line: bytes, header: Header) -> str:
+    """What is wrong with a line that is no row."""
+    if line.count(b'"') % 2:
+        return (
+            "have a quote that is not closed in its line: if values hold line ends, --csv-quoted-newlines reads them "
+            "(docs/formats.md)"
+        )
+    if b"\0" in line:
+        return "hold a NUL byte, or bytes that are not in the encoding (--csv-encoding)"
+    with suppress(csv.Error):  # which a carriage return is, and a value of 128 KiB
+        values = next(csv.reader([line.decode("latin-1")], delimiter=header.delimiter))
+        if len(values) != header.width:
+            return "have another number of values than the first line: quote values that hold the delimiter"
+    return "have text behind a closed quote, or a carriage return within"
 
 
 def _parsed(text: bytes, header: Header) -> pa.Table:

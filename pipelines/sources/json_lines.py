@@ -6,6 +6,7 @@ msgspec reads one text at a time, so no row depends on another.
 from __future__ import annotations
 
 import codecs
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from operator import attrgetter
@@ -22,6 +23,11 @@ from private_topk.transforms.errors import InvalidArgument, refused, verbatim
 
 _ROWS = 100_000
 _LOOK = 1 << 16
+_NOT_WHOLE = "are not one whole object of JSON in UTF-8 a line"
+_OTHER_TYPE = (
+    "are no object, or have a user or an item that is neither a text nor a whole number, or a time that is neither a "
+    "text nor a number (docs/formats.md)"
+)
 
 pieces = whole_file
 
@@ -73,16 +79,18 @@ def rows_of(texts: Iterable[bytes], columns: Columns) -> Rows:
     """
     decode = decoder_of(columns)
     rows: list[Any] = []
+    causes: Counter[str] = Counter()
     for text in texts:
         try:
             rows.append(decode(text))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             rows.append(None)
+            causes[_OTHER_TYPE if isinstance(error, msgspec.ValidationError) else _NOT_WHOLE] += 1
     unreadable = np.array([row is None for row in rows], bool)
     nothing = decode(b"{}")
     rows = [nothing if row is None else row for row in rows] if unreadable.any() else rows
     arrays = {name: _as_texts([*map(attrgetter(field), rows)]) for field, name in _fields(columns).items()}
-    return Rows(arrays, pa.array(unreadable) if unreadable.any() else None)
+    return Rows(arrays, pa.array(unreadable) if unreadable.any() else None, lambda: causes)
 
 
 def _as_texts(values: list[str | int | float | None]) -> pa.Array:

@@ -139,4 +139,4 @@ def with_keys(rows: Rows, keys: Keys) -> Rows:
     """The rows of a file with the columns of its path."""
     count = len(next(iter(rows.columns.values())))
     held = {name: pa.repeat(pa.scalar(value, pa.large_string()), count) for name, value in keys.items()}
-    return Rows(rows.columns | held, rows.unreadable)
+    return rows._replace(columns=rows.columns | held)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ def test_a_dry_run_describes_the_run_and_writes_nothing(folder: Path) -> None:
     done = checked()
     assert done.status == 0 and done.err == ""
     for line in (
-        "input    rows.parquet: user from user, item from item, time from time",
+        "input    rows.parquet: user from user, item from item, time from time (UTC where it has no zone)",
         "domain   3 public items, SHA-256 ",
         "windows  2, 2026-01-05 00:00 to 2026-01-19 00:00 UTC, the first to 2026-01-12 00:00",
         "draw     joint epsilon 1",
@@ -161,12 +162,28 @@ class TestTheOperatorsLook:
 
     @pytest.mark.parametrize(
         "change",
-        [str.upper, lambda item: f" {item} ", lambda item: f"{item.lower()}\t", lambda item: f"{item.upper()}\t"],
+        [
+            str.upper,
+            lambda item: f" {item} ",
+            lambda item: f"{item.lower()}\t",
+            lambda item: f"{item.upper()}\t",
+            lambda item: unicodedata.normalize("NFD", item),
+            lambda item: item.replace(" ", "  "),
+            lambda item: item.replace(" ", "\xa0"),
+        ],
     )
     def test_items_in_another_spelling(self, folder: Path, change: Any) -> None:  # noqa: ANN401
-        write(folder / "rows.parquet", rows_of(item=change))
+        write(folder / "items.txt", "Caf\u00e9 Noir\nscone\n")
+        write(folder / "rows.parquet", rows_of(item=lambda _: change("Caf\u00e9 Noir")))
         told = checked("--show-dropped-rows").err
-        assert "items outside the domain are in it but for spaces or capital letters: compare" in told, told
+        assert "outside the domain are in it but for spaces, capital letters or Unicode form: compare" in told, told
+
+    @pytest.mark.parametrize("misread", ["latin-1", "cp1252"])
+    def test_items_whose_encoding_was_misread(self, folder: Path, misread: str) -> None:
+        write(folder / "items.txt", "Caf\u00e9\nscone\n")
+        write(folder / "rows.parquet", rows_of(item=lambda _: "Caf\u00e9".encode().decode(misread)))
+        told = checked("--show-dropped-rows").err
+        assert "are in it but for their encoding: they look like UTF-8 read as latin-1 or cp1252" in told, told
 
     @pytest.mark.parametrize(
         ("written", "words", "said"),
@@ -186,6 +203,76 @@ class TestTheOperatorsLook:
         told = command("run", "--input=rows.csv", *asked, *words).err
         assert said in told if said else "ncoding" not in told and "not in domain: fewer" in told, told
 
+    def test_times_that_are_dates_without_hyphens(self, folder: Path) -> None:
+        write(folder / "rows.csv", rows_of(time=lambda time: f"{datetime.fromtimestamp(time, UTC):%Y%m%d}"))
+        told = checked("--show-dropped-rows", rows="rows.csv").err
+        assert "the times look like dates without hyphens" in told and "(write them as 2026-01-10)" in told, told
+
+    def test_a_unit_that_a_part_of_the_times_is_in(self, folder: Path) -> None:
+        """One that only a third of the period's neighbourhood shows, and one of a few rows among good ones."""
+        weeks = rows_of(time=lambda time: (time + 86_400 * 7) * 1000)
+        write(folder / "rows.parquet", [*weeks, *rows_of(500, time=lambda time: (time + 86_400 * 30) * 1000)])
+        told = checked("--show-dropped-rows").err
+        assert "the times look like milliseconds: read so, 100 or more of those outside lie in the period (" in told
+        write(folder / "rows.parquet", [*rows_of(), *rows_of(150, time=lambda time: time * 1000)])
+        told = checked("--show-dropped-rows").err
+        assert "some of the times look like milliseconds: convert them" in told and "--time-unit" not in told, told
+
+    @pytest.mark.parametrize("name", ["rows.csv", "rows.parquet"])
+    def test_times_without_a_zone(self, folder: Path, name: str) -> None:
+        for zone, said in ((None, True), (UTC, False)):
+
+            def local(time: int, zone: Any = zone) -> object:  # noqa: ANN401
+                moment = datetime.fromtimestamp(time, UTC).replace(tzinfo=zone)
+                return moment if name.endswith("parquet") else moment.isoformat()
+
+            write(folder / name, rows_of(time=local))
+            told = checked("--show-dropped-rows", rows=name).err
+            assert ("100 or more times have no zone: they are read as UTC" in told) is said, told
+
+    def test_signs_of_a_zone_are_told_in_what_is_not_read(self, folder: Path) -> None:
+        """And letters that are no sign of one are not."""
+        for time, like in (
+            ("2026-01-05Z", "9999-99-99Z"),
+            ("05/01/2026T10 UTC", "99/99/9999T99 UTC"),
+            ("ZUTZ 5", "aaaa 9"),
+        ):
+            write(folder / "rows.csv", rows_of(time=lambda _, time=time: time))
+            told = checked("--show-dropped-rows", rows="rows.csv").err
+            assert f"100 or more of 'time' are like {like}, which is not read" in told, told
+
+    @pytest.mark.parametrize(
+        ("name", "line", "said"),
+        [
+            ("rows.csv", 'u,"Tea\nfor two",2026-01-06', "have a quote that is not closed in its line: if values hold"),
+            ("rows.csv", f"u,{SECRET}, Tea,2026-01-06", "have another number of values than the first line: quote"),
+            ("rows.csv", f'u,"{SECRET}" Tea,2026-01-06', "have text behind a closed quote"),
+            ("rows.csv", f"u,{SECRET}\0,2026-01-06", "hold a NUL byte"),
+            ("rows.jsonl", f'{{"user": "{SECRET}", "item"', "are not one whole object of JSON"),
+            (
+                "rows.jsonl",
+                f'{{"user": ["{SECRET}"], "item": "Tea"}}',
+                "are no object, or have a user or an item that is",
+            ),
+        ],
+    )
+    def test_what_is_wrong_with_most_unreadable_rows(self, folder: Path, name: str, line: str, said: str) -> None:
+        head = "user,item,time\n" * name.endswith("csv")
+        write(folder / name, head + f"{line}\n" * 150)
+        told = checked("--show-dropped-rows", rows=name).err
+        assert f"most of the unreadable rows {said}" in told and SECRET not in told, told
+
+    def test_an_input_none_of_whose_rows_counts(self, folder: Path) -> None:
+        write(folder / "good.parquet", rows_of())
+        write(folder / "old.parquet", rows_of(200, time=lambda time: time - 86_400 * 365))
+        write(folder / "gin.parquet", [*rows_of(150, item=lambda _: "gin"), *rows_of(200)])
+        told = checked(
+            "--input", "old.parquet", "--input", "gin.parquet", "--show-dropped-rows", rows="good.parquet"
+        ).err
+        assert "in good.parquet: 100 or more\n" in told, told
+        assert "in old.parquet: 100 or more; outside the period: 100 or more, all; no row of it counts\n" in told, told
+        assert "in gin.parquet: 100 or more; not in domain: 100 or more, fewer than half\n" in told, told
+
     def test_groups_that_few_rows_have(self, folder: Path) -> None:
         """One is misspelt, one is written small, one has rows of unlisted items alone: each would be noise."""
         lines = [
@@ -203,7 +290,7 @@ class TestTheOperatorsLook:
         write(folder / "lands.txt", "FR\nde\nUK\n")
         told = command("run", *asked, *groups).err
         assert (
-            "most groups outside the list are in it but for spaces or capital letters: compare the spelling" in told
+            "most groups outside the list are in it but for spaces, capital letters or Unicode form: compare" in told
         ), told
         assert "groups with fewer than 100 rows: de, UK, of 3" in told
 

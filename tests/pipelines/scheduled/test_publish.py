@@ -193,7 +193,9 @@ def test_a_horizon_that_no_longer_fits_is_told_before_the_charge(folder: Path, c
     left = "1 of 2 periods remain after this run and need 50.0% of the budget;"
     said = told(*first, "--dry-run")
     assert f"{left} 50.0% will be left, so they fit\n" in said and "out/weekly-2026-01-05.csv: can be written" in said
-    assert "time from time, group from country" in said and "groups   2, a ranking each" in said
+    assert (
+        "time from time (UTC where it has no zone), group from country" in said and "groups   2, a ranking each" in said
+    )
     assert "periods remain" not in told(*first)
     assert ".csv: published before" in (said := told(*first, "--dry-run"))
     assert f"{left} 50.0% will be left, so they fit\n" in said

@@ -139,11 +139,6 @@ def _of_top(outlook: Outlook) -> str:
     )
 
 
-def _percent(estimate: Estimate) -> str:
-    """A chance with its interval."""
-    return f"{100 * estimate.value:.1f}%, {100 * estimate.low:.1f} to {100 * estimate.high:.1f}"
-
-
 def _order(best: Outlook) -> Iterator[str]:
     if not best.ordered:
         yield "It is a set: nothing is said of the order."
@@ -191,7 +186,7 @@ def _rivals(outlooks: Sequence[Outlook]) -> Iterator[str]:
     for rival in others[:1]:
         if rival.recall.high >= best.recall.low:
             much = "more" if rival.recall.low > best.recall.high else "as many, as far as can be told"
-            yield f"{rival.name} finds {much}{_where(best)} ({_percent(rival.recall)}){_why(best, rival)}."
+            yield f"{rival.name} finds {much}{_where(best)} ({within(rival.recall)}){_why(best, rival)}."
         else:
             yield f"It beats {rival.name}, the next one, which finds {_of_top(rival)}."
     pure = next((o for o in others if o.pure), None)

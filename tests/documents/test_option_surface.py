@@ -15,7 +15,6 @@ from pathlib import Path
 import private_topk
 from private_topk.pipelines.beam_yaml import RankRows
 from private_topk.pipelines.cli import COMMANDS
-from private_topk.pipelines.preview.compare import ASKED, preview
 from private_topk.pipelines.scheduled.file import fields_for
 from private_topk.transforms import PrivateTopK
 from private_topk.transforms.mechanisms import MECHANISMS, parameters_of
@@ -34,9 +33,7 @@ def surface() -> Iterator[str]:
     yield f"report file: {' '.join(sorted(fields_for(MECHANISMS.values())))}"
     for name, kind in MECHANISMS.items():
         yield f"mechanism {name}: {' '.join(parameters_of(kind))}"
-    own = [name for name in inspect.signature(preview).parameters if name != "asked"]
-    yield f"preview(): {' '.join(dict.fromkeys([*own, *ASKED]))}"
-    for made in (PrivateTopK, RankRows, private_topk.rank):
+    for made in (private_topk.preview, PrivateTopK, RankRows, private_topk.rank):
         yield f"{made.__name__}(): {' '.join(inspect.signature(made).parameters)}"
     template = json.loads((ROOT / "deploy/dataflow/metadata.json").read_text("utf-8"))
     yield f"flex template: {' '.join(each['name'] for each in template['parameters'])}"

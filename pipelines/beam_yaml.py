@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
-from inspect import Parameter, Signature, signature
+from inspect import signature
 from typing import Any, Optional
 
 import apache_beam as beam
@@ -19,7 +19,7 @@ import apache_beam as beam
 from private_topk.pipelines.options import OPTIONS
 from private_topk.pipelines.texts import count, fraction, number, number_or_drawn
 from private_topk.transforms.asked import Asked, score_of
-from private_topk.transforms.errors import InvalidArgument, did_you_mean
+from private_topk.transforms.errors import InvalidArgument, by_signature, did_you_mean
 from private_topk.transforms.mechanisms.choice import AUTO
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.steps import flat_map
@@ -105,7 +105,10 @@ def _rank(given: Mapping[str, Any]) -> PrivateTopK:
         if name in _ROWS:
             options[_ROWS[name].name] = _read(name, value)
         elif name not in _OTHERS:
-            raise ValueError(_unknown(name))
+            known = [other.removeprefix(_PERIOD) for other in _ROWS if other.startswith(_PERIOD)]
+            word = name.removeprefix(_PERIOD)
+            remedy = did_you_mean(word, known, f"it has {', '.join(known)}")
+            raise ValueError(f"period has no field {word!r}: {remedy}")
     release = Release.named(options.get("release_key"), options.get("release_id") or None)
     if not {"domain", "domain_range"} & options.keys():
         options["unknown_domain"] = True
@@ -137,36 +140,15 @@ def _read(name: str, value: object) -> object:
         raise ValueError(f"{name} {error}") from None
 
 
-def _unknown(name: str) -> str:
-    owner, _, word = name.rpartition(".")
-    known = [other.removeprefix(_PERIOD) for other in _ROWS if other.startswith(_PERIOD) == bool(owner)]
-    known += [] if owner else list(_OTHERS)
-    return (
-        f"{owner or 'PrivateTopK'} has no {'field' if owner else 'parameter'} {word!r}: "
-        f"{did_you_mean(word, known, 'it has ' + ', '.join(known))}"
-    )
-
-
 def _shown(field: str) -> str:
     return next((name for name, option in _ROWS.items() if option.name == field), field)
 
 
-def _signature() -> Signature:
-    """The signature from which Beam YAML learns the parameters: those of the table of options, with their types."""
-    explicit = signature(RankRows.__init__)
-    kept = [parameter for name, parameter in explicit.parameters.items() if name != "others"]
-    types = {name: _TYPES.get(option.read, str) for name, option in _ROWS.items() if not name.startswith(_PERIOD)}
-    types |= {"groups": Sequence[str], **_OTHERS}
-    more = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind | None)
-        for name, kind in types.items()
-        if name not in explicit.parameters
-    ]
-    return explicit.replace(parameters=[*kept, *more])
-
-
 _TYPES: dict[Any, Any] = {count: int, number: float, fraction: float | str, number_or_drawn: float | str}
-RankRows.__init__.__signature__ = _signature()  # type: ignore[attr-defined]
+_MORE = {name: _TYPES.get(option.read, str) for name, option in _ROWS.items() if not name.startswith(_PERIOD)}
+_MORE |= {"groups": Sequence[str], **_OTHERS}
+# From its signature Beam YAML learns the parameters.
+by_signature(RankRows, {name: its | None for name, its in _MORE.items() if name not in signature(RankRows).parameters})
 
 
 def _rows(ranking: Ranking, fields: Sequence[tuple[str, Any]]) -> Iterator[beam.Row]:

@@ -131,10 +131,6 @@ def rank(
         InvalidArgument: an argument breaks its rule; nothing has been drawn then. No message holds a value of the rows.
     """
     check_kinds(release=release)
-    if not isinstance(show_dropped_rows, bool | None):
-        raise InvalidArgument(
-            "show_dropped_rows", f"must be True, False or None, got {type(show_dropped_rows).__name__}"
-        )
     account = Account.of({"ledger": ledger, "dataset": dataset})
     if account is not None and (release is None or release.key.in_memory):
         raise InvalidArgument(

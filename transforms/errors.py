@@ -110,6 +110,7 @@ _METHODS = ("setup", "start_bundle", "process", "finish_bundle")
 _Class = TypeVar("_Class", bound=type)
 _Door = TypeVar("_Door", bound=Callable[..., Any])
 _NONE: Mapping[str, Any] = MappingProxyType({})
+_FLAGS: Mapping[Any, Any] = {"bool": bool, "bool | None": bool | None, bool | None: bool | None}
 
 
 class WorkerRefusal(RuntimeError):
@@ -290,6 +291,8 @@ def by_signature(
             return InvalidArgument("", f"{called} has {error}", f"give them by name: {', '.join(own)}")
         needed = [name for name in own if takes.parameters[name].default is Parameter.empty]
         for name, value in known.items():
+            if not isinstance(value, _FLAGS.get(takes.parameters[name].annotation, object)):
+                return InvalidArgument(name, f"must be True or False, got {type(value).__name__}")
             if tables is not None and name not in tables and hasattr(value, "__array__") and hasattr(value, "__len__"):
                 remedy = "a column is given by its name"
                 return InvalidArgument(name, f"must not be a {type(value).__name__} of values", remedy)

@@ -89,8 +89,6 @@ class Groups:
             object.__setattr__(self, "per_user", check_parameter("max_items_per_user", self.per_user))
         except InvalidArgument as error:
             raise InvalidArgument("groups_per_user", error.rule) from None
-        if not isinstance(self.overall, bool):
-            raise InvalidArgument("overall", f"must be True or False, got {type(self.overall).__name__}")
         # In whatever case: whoever reads the rankings would take `Overall` for that of all rows.
         if self.overall and pc.any(pc.equal(pc.utf8_lower(self.labels.index().labels), self._overall)).as_py():
             raise InvalidArgument(

@@ -135,13 +135,6 @@ class PrivateTopK(beam.PTransform):
     ) -> None:
         super().__init__()
         check_kinds(release=release, period=period)
-        for name, flag in (
-            ("waits_for_timers", waits_for_timers),
-            ("reveal_active_windows", reveal_active_windows),
-            ("exact_counters", exact_counters),
-        ):
-            if not isinstance(flag, bool):
-                raise InvalidArgument(name, f"must be True or False, got {type(flag).__name__}")
         if reveal_active_windows and period is not None:
             raise InvalidArgument(
                 "reveal_active_windows", "does not go with {period}: every window of a period is published"

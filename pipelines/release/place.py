@@ -98,7 +98,7 @@ def what_lies(
     ranking, manifest = pair = pair_at(path)
     owner = _owner(path, manifest)
     if owner is not None:
-        remedy = f"give another path: it is the manifest of {verbatim(owner)}"
+        remedy = f"it is the manifest of {verbatim(owner)}: give a name that differs in more than its ending"
         why = InvalidArgument("output", f"{verbatim(manifest_path(path))} exists and is kept", remedy)
         return Lying(path, "another release", pair=pair, why=why)
     if manifest is None and _id_in(path, ranking) == release_id:

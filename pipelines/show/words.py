@@ -23,6 +23,7 @@ from private_topk.pipelines.release.manifest import (
 from private_topk.pipelines.release.promise import not_corrected
 from private_topk.pipelines.show.published import PublishedReport, day_of, table
 from private_topk.transforms.errors import printable
+from private_topk.transforms.mechanisms.parameters import LARGE_DELTA, TAKE_DELTA
 from private_topk.transforms.stated import number
 
 _WEAK = math.log(100)
@@ -133,7 +134,8 @@ def _bound(privacy: PrivacyFacts) -> str:
     cases = (
         "in one case as in the other" if privacy.neighbours == "replace-one" else "with them as without, or the reverse"
     )
-    return f"no outcome is more than {_factor(privacy.epsilon)} times as likely {cases}{more}."
+    much = f" That is a large delta: {TAKE_DELTA}." if privacy.delta > LARGE_DELTA else ""
+    return f"no outcome is more than {_factor(privacy.epsilon)} times as likely {cases}{more}.{much}"
 
 
 def _factor(epsilon: float) -> str:

@@ -307,7 +307,7 @@ def _moment(value: np.datetime64) -> bytes:
 
 
 def _handed_over(rows: Any) -> pa.Table:  # noqa: ANN401
-    if hasattr(rows, "__arrow_c_stream__"):
+    if hasattr(rows, "__arrow_c_stream__") and not isinstance(rows, pl.Series):  # which hands over one column
         return pa.RecordBatchReader.from_stream(rows).read_all()
     for name in ("to_arrow", "fetch_arrow_table", "to_arrow_table", "arrow"):
         if callable(getattr(rows, name, None)):

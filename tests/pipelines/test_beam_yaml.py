@@ -184,7 +184,7 @@ def test_invalid_arguments_of_beam_yaml_are_refused() -> None:
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"release_id": "weekly"}, "release_id needs release_key"),
     ({"domain": []}, "domain"),
-    ({"perod": {}}, "PrivateTopK has no parameter 'perod': did you mean period?"),
+    ({"perod": {}}, "there is no argument perod: did you mean period?"),
     ({"value": "minutes"}, "value needs max_value"),
     ({"value_resolution": 5}, "max_value and value_resolution need value"),
     ({"groups_per_user": "two"}, "groups_per_user must be a whole number, got 'two'"),

@@ -27,6 +27,7 @@ from apache_beam.transforms.window import GlobalWindows, TimestampedValue
 import private_topk
 from private_topk import (
     Amounts,
+    Gaussian,
     Groups,
     Joint,
     JointSet,
@@ -418,6 +419,14 @@ def test_floats_are_the_decimals_that_they_print() -> None:
     assert found.manifest.privacy.epsilon == 0.6 and "≤ e^0.6 ·" in str(found)
 
 
+def test_a_large_delta_is_told_beside_the_guarantee() -> None:
+    for delta, told in ((0.5, True), (1e-6, False)):
+        found = rank(PLAYS, 2, Gaussian(1.0, delta), ["tea", "cake"])
+        assert (
+            "large delta: take well below 1 / number of users, such as 1e-6." in " ".join(str(found).split())
+        ) == told
+
+
 IDS = pl.DataFrame({"user": range(300), "item": [7, 8, 9] * 100}, schema_overrides={"item": pl.UInt8})
 KINDS: dict[str, tuple[Domain | list[int] | list[str], pl.DataType]] = {
     "a list of ids": ([1, 5000], pl.Int64()),
@@ -663,7 +672,7 @@ def test_dropped_rows_are_shown_in_a_notebook_or_on_request(
         without.setattr(sys.stderr, "isatty", lambda: True)
         assert told(others, False) == ""
     assert told(others).count(words) == 1 and "u1" not in told(others)
-    with refused("show_dropped_rows", "must be True, False or None"):
+    with refused("show_dropped_rows", "must be True or False, got"):
         told(others, "yes")
 
 

@@ -27,7 +27,7 @@ from private_topk import (
     rank,
 )
 from private_topk.pipelines.budget import Budget, Ledger, Request
-from private_topk.pipelines.preview import PublicCounts, Reaches
+from private_topk.pipelines.preview import PublicCounts, Reaches, Released
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import MECHANISMS, RandomBits
 
@@ -84,6 +84,10 @@ def test_every_door_refuses_what_its_signature_does_not_fit(door: Callable[..., 
         (lambda: rank(ROWS, **ASKED, seed=2), "there is no argument seed: a draw is repeated by release="),
         (lambda: rank(ROWS, **ASKED, start="2026-01-05"), "there is no argument start: give period=Period.of(START, "),
         (lambda: rank(ROWS, **ASKED, time_unit="s"), "time_unit needs period: give Period.of"),
+        (lambda: rank(ROWS["user"], **ASKED), "rows must be a table, got Series: give a polars or pandas frame"),
+        (lambda: rank(ROWS, **ASKED, unknown_domain="no"), "unknown_domain must be True or False, got str"),
+        (lambda: Period.of("2026-01-05", "2026-01-19", "7d", to_date="no"), "to_date must be True or False, got str"),
+        (lambda: Released(None), "noisy_counts must be numbers, got NoneType: give those of one ranking"),
         (lambda: Budget.of("plays", "1"), "epsilon must be a positive finite number, got '1'"),
         (lambda: Budget.of("plays", 1, "0"), "delta must be at least 0 and below 1, got '0'"),
     ],

@@ -359,7 +359,7 @@ class TestArguments:
             (
                 {"domain": beam.Pipeline() | create(["a"])},
                 ValueError,
-                "PCollection: .* never made from the rows",
+                "PCollection: give a public list, or the path of a file with it, which is never made from the rows",
             ),
             ({"domain": {"a": 1}}, ValueError, r"domain must be a list of items or UnknownDomain\(\), got int"),
             ({"publish_counts": "0.5"}, ValueError, "publish_counts must be drawn, an epsilon such as 0.5"),

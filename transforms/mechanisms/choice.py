@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeVar, cast
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms.mechanism import Mechanism
 from private_topk.transforms.mechanisms.noisy_order import CdpPeeling, Gaussian, Laplace, NoisyOrder, Oneshot, Peeling
+from private_topk.transforms.mechanisms.parameters import TAKE_DELTA
 from private_topk.transforms.mechanisms.restricted import RestrictedGumbel
 from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.mechanisms.weighted_sums import Weighted, WeightedGaussian, WeightedOrder
@@ -100,9 +101,7 @@ def chosen(
         raise InvalidArgument("epsilon", "must be given")
     if items is None and delta is None:
         rule = "must be given where the domain is unknown, because a published item tells that somebody has it"
-        raise InvalidArgument(
-            "delta", rule, "take well below 1 / number of users, such as 1e-6, or give the public list"
-        )
+        raise InvalidArgument("delta", rule, f"{TAKE_DELTA}, or give the public list")
     if items is not None and k is None:
         raise InvalidArgument("k", "must be given: how many items to publish")
     answers: dict[str, _T] = {}

@@ -14,6 +14,9 @@ from private_topk.transforms.errors import InvalidArgument, kind_shown, verbatim
 
 Kind = Literal["number", "fraction", "whole", "text", "object"]
 
+LARGE_DELTA, TAKE_DELTA = 1e-3, "take well below 1 / number of users, such as 1e-6"
+"""Above what a reader is told that a delta is large, and what to take."""
+
 _HELP = {
     "epsilon": "the budget of one release: smaller is more private",
     "delta": "well below 1 / number of users, such as 1e-6, for (epsilon, delta) mechanisms",

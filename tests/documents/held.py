@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from datetime import datetime
@@ -131,6 +132,10 @@ WINDOWS = [
 ]
 
 
+NOBODY = (b"7.0", b"1e16", b"true", b"[7]", b'{"a": 1}')
+"""Users of JSON that are neither texts nor whole numbers."""
+
+
 def dirty_rows(world: World) -> None:
     """One drink in three spellings, and rows that must go: a time, a monitor, a bot, nobody; at a change of clocks, and
     lines with a field too many or few, with an open quote, and in another encoding, none of which may stop the rest.
@@ -149,6 +154,11 @@ def dirty_rows(world: World) -> None:
         "bo,tea,1767607200000,",
         "bo,tea,9000000000000,",
         "bo,tea,yesterday,",
+        "ed,tea,2026-01-05T10,",
+        "ed,tea,2026-01-05t10Z,",
+        "ed,tea,2026-01-05 10 +01,",
+        "ed,tea,2026-01-05 10:00 -0130,",
+        "ed,tea,05.01.2026,",
         "monitor-1,tea,06.01.2026 11:01,",
         "cy,tea,06.01.2026 11:02,Googlebot/2.1",
         " ,tea,06.01.2026 11:03,",
@@ -165,8 +175,8 @@ def dirty_rows(world: World) -> None:
     )
     raw = "\n".join(lines).encode().replace("di,caf\u00e9".encode(), "di,caf\u00e9".encode("latin-1"))
     (world.folder / "raw.csv").write_bytes(raw)
-    latin = b"user,item,time,agent\nfay,Caf\xe9 noir,05.01.2026 12:00,\nfay,caf\x81,05.01.2026 12:01,\n"
-    (world.folder / "latin.csv").write_bytes(latin)
+    latin = b"client;titre;heure;agent\nfay;Caf\xe9 noir;05.01.2026 12:00;\nfay;caf\x81;05.01.2026 12:01;\n"
+    (world.folder / "latin.csv.gz").write_bytes(gzip.compress(latin))
     quoted = 'user,item,time,agent\nida,"Caf\u00e9\nNoir",2026-01-05 10:00:00,\n'
     (world.folder / "quoted.csv").write_text(quoted, "utf-8")
     objects = [
@@ -176,6 +186,7 @@ def dirty_rows(world: World) -> None:
         b'{"time": 1767607200000, "item": "tea", "user": "hal"}',
         b'{"user": "gus", "item": "te',
         b'["gus", "tea"]',
+        *(b'{"user": %s, "item": "tea", "time": "2026-01-05T10:00:00Z"}' % user for user in NOBODY),
         b'{"user": "gus", "item": "caf\xe9", "time": "2026-01-05T10:00:00Z"}',
         b'{"user": "gus", "item": "\\ud800", "time": "2026-01-05T10:00:00Z"}',
         b'{"user": "gus", "item": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
@@ -197,6 +208,11 @@ def one_spelling(world: World) -> None:
         ("bo", 'tea, "hot"', "06. 10:00:00"),
         ("bo", "tea", "06. 23:00:00"),
         ("bo", "tea", "05. 10:00:00"),
+        ("ed", "tea", "05. 09:00:00"),
+        ("ed", "tea", "05. 10:00:00"),
+        ("ed", "tea", "05. 09:00:00"),
+        ("ed", "tea", "05. 11:30:00"),
+        ("ed", "tea", "04. 23:00:00"),
         ("fay", "caf\u00e9 noir", "05. 11:00:00"),
         ("ida", "caf\u00e9 noir", "05. 10:00:00"),
         ("gus", "tea", "05. 08:00:00"),
@@ -214,7 +230,7 @@ latin.csv, kept, 1
 latin.csv, unreadable line, 1
 quoted.csv, kept, 1
 raw.csv, bot, 1
-raw.csv, kept, 7
+raw.csv, kept, 12
 raw.csv, monitor, 1
 raw.csv, no item, 1
 raw.csv, no time, 3
@@ -222,7 +238,7 @@ raw.csv, no user, 1
 raw.csv, time not in 2000 to 2100, 2
 raw.csv, unreadable line, 8
 raw.jsonl, kept, 4
-raw.jsonl, unreadable line, 5
+raw.jsonl, unreadable line, 10
 raw.parquet, kept, 1
 """
 CLEANING = [Held("import csv", "python", before=dirty_rows, says=f"^{OUTCOMES}$", after=one_spelling)]

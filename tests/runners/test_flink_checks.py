@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import socket
@@ -120,14 +119,12 @@ def test_two_processes_and_a_killed_one_make_a_part_once_and_whole(tmp_path: Pat
     assert made_once(target, lambda folder: folder / "never").is_dir()
 
 
-def test_a_cluster_says_what_it_lacks(tmp_path: Path) -> None:
+def test_a_cluster_says_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is fetched or started."""
-    place = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": str(tmp_path)}
-    command = [sys.executable, "-m", "benchmarks.servers.flink", "up", "--folder", str(tmp_path / "flink")]
-    done = subprocess.run(
-        [*command, "--port", str(free_port(neighbours=2))], env=place, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 1 and "install Maven" in done.stderr and "Traceback" not in done.stderr
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SystemExit, match="install Maven"):
+        flink.main(["up", "--folder", str(tmp_path / "flink"), "--port", str(free_port(neighbours=2))])
     assert not (tmp_path / "flink").exists()
 
 
@@ -182,12 +179,13 @@ def test_job_server_options_are_parsed_by_their_types() -> None:
 
 _ASK = """
 import json, sys
-from private_topk.runners import cache_folder, prepare
+from private_topk.runners import prepare
 
-try:
-    print(json.dumps(prepare("flink", sys.argv[1:]).runner.job_options))
-except ValueError as error:
-    print(error)
+for words in json.loads(sys.argv[2]):
+    try:
+        print(json.dumps(prepare("flink", ["--flink_job_server_jar", sys.argv[1], *words]).runner.job_options))
+    except ValueError as error:
+        print(error)
 """
 
 
@@ -195,14 +193,10 @@ except ValueError as error:
 def test_the_job_server_says_what_it_can_be_told() -> None:
     if shutil.which("java") is None:
         missing("Flink needs Java 11 or later: install it")
-    jar = flink_job_server()
-
-    def asked(*words: str) -> str:
-        command = [sys.executable, "-c", _ASK, "--flink_job_server_jar", jar, *words]
-        return subprocess.run(command, capture_output=True, text=True, timeout=400).stdout
-
     words = ["--shutdown_sources_after_idle_ms=7", "--object_reuse", "--checkpointing_interval", "99"]
-    options = json.loads(asked(*words))
+    command = [sys.executable, "-c", _ASK, flink_job_server(), json.dumps([words, ["--parallelisms=3"]])]
+    told, refused = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=400).stdout.splitlines()
+    options = json.loads(told)
     assert options["shutdown_sources_after_idle_ms"] == 7 and options["object_reuse"] is True
     assert options["checkpointing_interval"] == 99 and options["finish_bundle_before_checkpointing"] is True
-    assert "--parallelisms is no argument of private-topk, of Beam or of Flink's" in asked("--parallelisms=3")
+    assert "--parallelisms is no argument of private-topk, of Beam or of Flink's" in refused

@@ -25,7 +25,6 @@ def test_true_top_k_is_exact_for_all_small_counts() -> None:
         true = sorted(range(4), key=lambda n: (-counts[n], n))
         for k in (1, 2, 4):
             assert TrueTopK()(counts, k, RandomBits.fresh()).tolist() == true[:k], counts
-            assert TrueTopK()(counts, k, RandomBits.fresh()).tolist() == true[:k], counts
 
 
 def test_true_top_k_is_refused_as_a_mechanism_name() -> None:

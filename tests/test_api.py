@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import runpy
 import subprocess
 import sys
 from importlib import import_module
@@ -94,13 +95,23 @@ def test_the_package_says_nothing_as_it_is_loaded(code: str, place: Path) -> Non
         ("orders.csv", b"user,dish,time", "ledger sqlite:///no.db does not exist: make it with `private-topk budget"),
     ],
 )
-def test_the_charged_example_refuses_in_a_line(name: str, content: bytes | None, said: str, tmp_path: Path) -> None:
+def test_the_charged_example_refuses_in_a_line(
+    name: str,
+    content: bytes | None,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
     files = {"key": b"the key of the example's test", "orders.csv": b"user,dish,time", name: content}
     for each, its in files.items():
         if its is not None:
             (tmp_path / each).write_bytes(its)
     orders = name if name.startswith("orders") else "orders.csv"
     job = [f"--orders={orders}", "--key=key", "--ledger=sqlite:///no.db", "--output=top"]
-    command = [sys.executable, str(ROOT / "examples" / "charged_ranking.py"), *job]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 2 and re.fullmatch(f"{said}.*\n", done.stderr), done.stderr
+    monkeypatch.setattr(sys, "argv", ["charged_ranking.py", *job])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "examples" / "charged_ranking.py"), run_name="__main__")
+    printed = capsys.readouterr().err
+    assert ended.value.code == 2 and re.fullmatch(f"{said}.*\n", printed), printed

@@ -54,6 +54,8 @@ _MIN, _MAX_NAMED = 100, 10
 _MAX_SHAPES, _MAX_LONG = 3, 40
 _LISTS = {"domain": "items outside the domain", "groups": "groups outside the list"}
 _ANOTHER_ENCODING = "are not in UTF-8 (of CSV files, --csv-encoding names another encoding)"
+_NO_ZONE = "times have no zone: they are read as UTC"
+_BLANK = "rows have a user of blanks alone: they count as one person"
 _LOCAL = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9:.]+$"
 """Texts that are times of day without a zone."""
 _LETTERS = re.compile(r"((?<=9)T(?=9)|(?<=[9 ])(?:UTC|Z)$)|[^\W\d_]")
@@ -103,7 +105,7 @@ class DataQuality:
         drops: of each input the rows that would be dropped, by reason; each row once.
         readings: of the rows of an input that are outside the period or have no readable time, how many would be
             inside if their times were read in another way.
-        local: the times of each input without a zone.
+        notes: rows of an input that are read, though perhaps not as they are meant; by input and what is told of them.
         spellings: of the rows outside a public list, how many would be in it but for a difference that is easily
             overlooked; by the list's name and the difference.
         causes: what is wrong with the unreadable rows of an input, where that can be said.
@@ -117,7 +119,7 @@ class DataQuality:
     rows: Counter[str] = field(default_factory=Counter)
     drops: dict[str, Counter[str]] = field(default_factory=dict)
     readings: Counter[tuple[str, str]] = field(default_factory=Counter)
-    local: Counter[str] = field(default_factory=Counter)
+    notes: Counter[tuple[str, str]] = field(default_factory=Counter)
     spellings: Counter[tuple[str, str]] = field(default_factory=Counter)
     causes: Counter[tuple[str, str]] = field(default_factory=Counter)
     shapes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -149,9 +151,9 @@ class DataQuality:
         for (uri, reading), count in self.readings.items():
             if count >= _MIN:
                 yield f"  {self._where(uri)}{self._reading(uri, reading, count, exact)}"
-        for uri, count in self.local.items():
+        for (uri, note), count in self.notes.items():
             if count >= _MIN:
-                yield f"  {self._where(uri)}{self._said(count, exact)} times have no zone: they are read as UTC"
+                yield f"  {self._where(uri)}{self._said(count, exact)} {note}"
         for (uri, column, shape), count in self.shapes.most_common(_MAX_SHAPES):
             if count >= _MIN:
                 told = f"{self._where(uri)}{self._said(count, exact)}"
@@ -259,6 +261,8 @@ def _add(
         look.causes[uri, _ANOTHER_ENCODING] += max((pc.sum(mask).as_py() or 0 for mask in masks), default=0)
         for cause, count in rows.causes().items():
             look.causes[uri, cause] += count
+    users = pc.utf8_trim_whitespace(block["user"].cast(pa.large_string()))
+    look.notes[uri, _BLANK] += pc.sum(pc.equal(users, "")).as_py() or 0
     if look.period is not None:
         times = block["time"].to_numpy()
         first, after = look.period.spans(times)
@@ -308,9 +312,9 @@ def _try_readings(look: DataQuality, rows: Rows, columns: Columns, uri: str, *, 
     assert columns.time is not None and look.period is not None
     times, _ = texts_of(rows.columns[columns.time])
     if pa.types.is_timestamp(times.type):
-        look.local[uri] += 0 if times.type.tz else len(times) - times.null_count
+        look.notes[uri, _NO_ZONE] += 0 if times.type.tz else len(times) - times.null_count
     elif is_text(times.type):
-        look.local[uri] += pc.sum(pc.match_substring_regex(times, _LOCAL)).as_py() or 0
+        look.notes[uri, _NO_ZONE] += pc.sum(pc.match_substring_regex(times, _LOCAL)).as_py() or 0
     if all_inside:
         return
     read = {unit: to_microseconds(times, unit) for unit in UNITS}

@@ -230,6 +230,12 @@ class TestTheOperatorsLook:
             told = checked("--show-dropped-rows", rows=name).err
             assert ("100 or more times have no zone: they are read as UTC" in told) is said, told
 
+    def test_users_of_blanks_alone(self, folder: Path) -> None:
+        write(folder / "rows.parquet", rows_of(user=lambda user: " \xa0" * (user[-1] < "5") or user))
+        assert "100 or more rows have a user of blanks alone: they count as one" in checked("--show-dropped-rows").err
+        write(folder / "rows.parquet", rows_of())
+        assert "blanks" not in checked("--show-dropped-rows").err
+
     def test_signs_of_a_zone_are_told_in_what_is_not_read(self, folder: Path) -> None:
         """And letters that are no sign of one are not."""
         for time, like in (

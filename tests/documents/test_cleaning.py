@@ -1,0 +1,46 @@
+"""The page on cleaning reads times and users as a run does."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from private_topk.pipelines.sources.columns import to_microseconds
+from tests.documents.reading import ROOT
+
+
+@pytest.fixture(scope="module")
+def page() -> dict[str, Any]:
+    """The names that the page defines, up to where it reads files."""
+    found = re.search(r"```python\n(.*?)^rows = ", (ROOT / "docs/cleaning.md").read_text("utf-8"), re.M | re.S)
+    assert found
+    names: dict[str, Any] = {}
+    exec(found[1], names)
+    return names
+
+
+def frame(times: list[str], users: Any = "u") -> pl.DataFrame:  # noqa: ANN401
+    return pl.DataFrame({"time": times}).with_columns(user=pl.lit(users), item=pl.lit("tea"), agent=pl.lit("m"))
+
+
+def test_every_form_of_a_time(page: dict[str, Any]) -> None:
+    hours = ["T10", " 10", "t10", "T10:30", " 10:30", "T10:30:00", " 10:30:15", "T10:30:00.25", "T10:30:00.1234567"]
+    zones = ["", " UTC", "Z", "z", " Z", "+01", " +01", "+0130", " -0130", "-01:30", " -01:30"]
+    times = [f"2026-01-05{hour}{zone}" for hour in hours for zone in zones]
+    times += ["2026-01-05", "1767607200", "1767607200.5", "2026-02-30", "2026-01-05T25", "yesterday"]
+    read = page["source"]("x", frame(times), "UTC", [])["time"]
+    expected = to_microseconds(pa.array(times, pa.large_string()), "s").cast(pa.timestamp("us", UTC))
+    assert dict(zip(times, read, strict=True)) == dict(zip(times, expected.to_pylist(), strict=True))
+    assert read.null_count() == 3
+
+
+@pytest.mark.parametrize("user", [7.0, True, b"ana"])
+def test_users_that_a_text_would_make_other_people_of(page: dict[str, Any], user: object) -> None:
+    with pytest.raises(TypeError, match="cast users and items to String or Int64"):
+        page["source"]("x", frame(["2026-01-05"], user), "UTC", [])
+    assert page["source"]("x", frame(["2026-01-05"], 7), "UTC", [])["user"].to_list() == ["7"]

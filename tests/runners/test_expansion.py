@@ -62,7 +62,7 @@ def test_nothing_else_is_expanded(service: str) -> None:
     """Neither another name, nor a transform that comes pickled and would run on being read."""
     with pytest.raises(RuntimeError, match=r"os\.system. not allowed"):
         _orders(beam.Pipeline()) | _rank(service, "os.system")
-    with pytest.raises(RuntimeError, match="no parameter 'domian': did you mean domain"):
+    with pytest.raises(RuntimeError, match="there is no argument domian: did you mean domain"):
         _orders(beam.Pipeline()) | _rank(service, domian=["tea"])
     with pytest.raises(RuntimeError, match=f"expands {RANK_ROWS} and nothing else"):
         _orders(beam.Pipeline()) | _rank(service, urn="beam:transform:generic_composite:v1")

@@ -75,7 +75,7 @@ def test_a_ranking_in_another_format_does_not_take_the_manifest(
     before = {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     for name in ("week", "other"):
         refused = run("avro", f"--release-id={name}")
-        assert refused.status == 2 and ".manifest.json exists and is kept: give another path" in refused.err
+        assert refused.status == 2 and ".manifest.json exists and is kept: it is the manifest of" in refused.err
     assert run("csv", "--release-id=week").status == 0, "a repeat is none"
     assert {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     next(tmp_path.rglob("*.manifest.json")).with_suffix("").with_suffix(".csv").unlink()

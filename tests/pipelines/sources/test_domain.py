@@ -68,7 +68,7 @@ def test_whole_numbers_are_their_digits(tmp_path: Path) -> None:
             "d.txt begins with item, as .* remove that line; if it is no header, put it further",
         ),
         ("d.txt", "a\n\nb\n", "must not hold empty values, got 1: remove them"),
-        ("d.txt", "a\nb\na\n", "every value once, got 1 repeated: give a catalogue"),
+        ("d.txt", "a\nb\na\n", "every value once, got 1 repeated: give a public list"),
         ("d.txt", b"caf\xe9\n", "not UTF-8 text: give one item per line"),
         ("d.txt.gz", b"abc", "not a whole gzip file"),
         ("d.csv", "name\na\n", "domain_column 'item' is no column of .*: it has name: give domain_column from these"),

@@ -369,6 +369,38 @@ def test_invalid_input_of_rank_is_refused_by_its_argument(mistake: str) -> None:
     assert caught.value.field == field and message in str(caught.value) and SECRET not in str(caught.value)
 
 
+@pytest.mark.parametrize("kind", ["pandas", "polars", "dates"])
+def test_times_of_no_zone_are_refused_where_windows_have_one(kind: str) -> None:
+    """They were read as UTC, and rows of the last hours of a week counted in another one."""
+    late = pl.DataFrame({"user": ["ann"], "item": ["tea"], "time": [datetime(2026, 1, 11, 23, 30)]})  # noqa: DTZ001
+    rows: Any = late.with_columns(pl.col("time").cast(pl.Date)) if kind == "dates" else late
+    rows = rows.to_pandas() if kind == "pandas" else rows
+    week: dict[str, Any] = {"start": "2026-01-05", "end": "2026-01-12", "window": "week"}
+    asked: dict[str, Any] = {"k": 1, "epsilon": 1.0, "domain": ["tea", "cake"]}
+    told = (
+        "has no zone in column 'time' and would be read as UTC, but windows are in Europe/Berlin: say the zone: .dt.tz"
+    )
+    with refused("time", told):
+        rank(rows, **asked, period=Period.of(**week, time_zone="Europe/Berlin"))
+    if kind == "polars":
+        there = late.with_columns(pl.col("time").dt.replace_time_zone("Europe/Berlin"))
+        assert rank(there, **asked, period=Period.of(**week, time_zone="America/New_York"))
+        assert rank(late, **asked, period=Period.of(**week))
+
+
+@pytest.mark.parametrize("source", ["file:missing.key", "env:NOPE"])
+def test_a_key_that_cannot_be_read_is_refused_before_a_job_is_built(
+    source: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With Beam's traceback and a refusal in base64, `RunFailed` said to run the same report again."""
+    release = Release(ReleaseKey.parse(source), "a")
+    with refused("release", f"{source} "):
+        rank(ROWS, 3, Joint(1.0), ITEMS, **NAMES, release=release)
+    with pytest.raises(InvalidArgument, match=f"release.* {source} "), beam.Pipeline() as pipeline:
+        _ = pipeline | create([{"user": "ann", "item": "a"}]) | PrivateTopK(1, Joint(1.0), ["a"], release=release)
+    assert capsys.readouterr().err == ""
+
+
 def test_a_refusal_is_short_and_swapped_arguments_are_told_apart() -> None:
     with pytest.raises(InvalidArgument) as caught:
         rank(ROWS, 3, Joint(1.0), [*ITEMS, *ITEMS], **NAMES)
@@ -394,6 +426,8 @@ def test_a_refusal_is_short_and_swapped_arguments_are_told_apart() -> None:
         ({"domain": ITEMS, "domain_range": "0:9"}, "give domain or domain_range: one of the two"),
         ({"mechanism": Joint(1.0), "parameters": {"kbar": 9}}, "must be left out: Joint"),
         ({"mechanism": "joint", "parameters": {"kbar": 9}}, "kbar does not apply to joint"),
+        ({"mechanism": "joint", "parameters": {"epsilon": 2}}, "must not have epsilon: give epsilon itself, beside"),
+        ({"parameters": {"delta": 1e-6}}, "parameters must not have delta: give delta itself"),
         ({"mechanism": LimitDomain(1.0, 1e-2, max_items_per_user=3), "delta": 1e-2}, "delta must be left out"),
         ({"item_column": "title"}, "there is no argument item_column: did you mean item?"),
         ({"release_key": "file:key"}, "there is no argument release_key: did you mean release?"),

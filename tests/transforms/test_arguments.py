@@ -102,8 +102,8 @@ def test_every_door_refuses_what_its_signature_does_not_fit(door: Callable[..., 
         ),
         (
             lambda: rank(ROWS, **ASKED, unknown_domain=True, delta=1e-6),
-            "count at most; no mechanism is named, and restricted-gumbel takes no list of items beside an unknown domain: "
-            "leave the list out, or take weighted-gaussian",
+            "count at most; no mechanism is named, and restricted-gumbel takes no list of items beside an unknown "
+            "domain: leave the list out, or take weighted-gaussian",
         ),
         (lambda: rank(ROWS, **ASKED, time_unit="s"), "time_unit needs period: give Period.of"),
         (lambda: rank(ROWS["user"], **ASKED), "rows must be a table, got Series: give a polars or pandas frame"),

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args, get_type_hints
@@ -27,6 +29,7 @@ from apache_beam.transforms.window import GlobalWindows, TimestampedValue
 import private_topk
 from private_topk import (
     Amounts,
+    CountBudget,
     Gaussian,
     Groups,
     Joint,
@@ -43,6 +46,7 @@ from private_topk import (
 )
 from private_topk.pipelines.budget import Budget, Ledger
 from private_topk.pipelines.budget.accounting import NoBudget
+from private_topk.pipelines.question import Question
 from private_topk.pipelines.rank import Picture
 from private_topk.pipelines.release.formats import RANKING_FORMATS
 from private_topk.pipelines.sources.columns import Columns, block_of
@@ -418,6 +422,10 @@ def test_a_refusal_is_short_and_swapped_arguments_are_told_apart() -> None:
         ({"parameters": "x"}, "parameters must be a mapping of names to values, got str"),
         ({"groups": UnknownDomain()}, "groups must be a list of groups, got UnknownDomain: the list is public"),
         ({"domain_range": "0:9"}, None),
+        ({"epsilon": "1"}, "epsilon must be a positive finite number, got '1'"),
+        ({"epsilon": Decimal("nan")}, "epsilon must be a positive finite number, got Decimal"),
+        ({"delta": "1e-6"}, "delta must lie strictly between 0 and 1, got '1e-6'"),
+        ({"max_items_per_user": "3"}, "max_items_per_user must be a whole number of at least 1, got '3'"),
         ({"max_value": 60, "amounts": Amounts(60)}, "max_value must be left out: amounts have their own"),
         ({"value_resolution": 5}, "value_resolution needs max_value"),
         ({"round_counts": 10}, "round_counts needs publish_counts"),
@@ -451,6 +459,11 @@ def test_python_s_doors_take_the_fields_of_the_command_line(given: dict[str, Any
 def test_floats_are_the_decimals_that_they_print() -> None:
     found = rank(PLAYS, 2, Joint(0.1), ["tea", "cake"], publish_counts=0.5)
     assert found.manifest.privacy.epsilon == 0.6 and "≤ e^0.6 ·" in str(found)
+    exact = Decimal("0.1")
+    for asked in ({"mechanism": Joint(exact)}, {"epsilon": exact}, {"mechanism": "joint", "epsilon": exact}):
+        question = Question.of(2, domain=["tea", "cake"], publish_counts=Decimal("0.5"), **asked)
+        assert question.asked.mechanism.parameter("epsilon") == Fraction(1, 10)
+        assert question.asked.publish_counts == CountBudget(0.5)
 
 
 def test_a_large_delta_is_told_beside_the_guarantee() -> None:
@@ -729,11 +742,14 @@ def test_two_pictures_of_a_notebook_have_identifiers_of_their_own() -> None:
 def test_a_picture_is_a_file_of_its_own(tmp_path: Path) -> None:
     picture = ranked(counts=0.5).plot()
     assert isinstance(picture, Picture) and isinstance(ranked(periodic=True).plot(), Picture)
-    picture.save(str(tmp_path / "counts.svg"))
-    written = (tmp_path / "counts.svg").read_text()
+    picture.save(str(tmp_path / "new folder" / "counts.svg"))
+    written = (tmp_path / "new folder" / "counts.svg").read_text()
     assert written.startswith("<svg") and "<style>" in written and HOSTILE not in written
     with refused("path", "must end with .svg"):
         picture.save("x.png")
+    for keep in (picture.save, ranked().write):
+        with refused("path", "must be a path, got int"):
+            keep(5)
     of_groups = rank(ROWS, 2, Joint(1.0), ITEMS, groups=["shop 1", "shop 2"], group="shop", publish_counts=0.5, **NAMES)
     with refused("group", "must be one of shop 1, shop 2"):
         of_groups.plot()

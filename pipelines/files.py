@@ -174,6 +174,8 @@ def as_path(place: str | os.PathLike[str], field: str) -> str:
 
     Raises InvalidArgument of the field.
     """
+    if not isinstance(place, str | os.PathLike):
+        raise InvalidArgument(field, f"must be a path, got {type(place).__name__}")
     uri = os.fspath(place)
     if not uri.startswith("file://"):
         return os.path.expanduser(uri)

@@ -89,7 +89,7 @@ def rank(
         user, item: names of columns, of texts, whole numbers or UUIDs. A list of names, as in ["country", "title"],
             makes an item of several columns: a list of them is then one of tuples, or a frame with these columns.
         time: with a period: the name of the column of times, by default "time". What its values mean is what they mean
-            in a file (docs/formats.md).
+            in a file (docs/formats.md): without a zone they are UTC, which is refused where windows have another one.
         time_unit: what a plain number in the time column counts since 1970 UTC: s, ms, us or ns. A column of numbers
             needs it; numbers written as text are seconds without it.
         period: the declared windows, such as `Period.of("2026-01-05", "2026-02-02", "7d")`: each is ranked, empty or

@@ -76,6 +76,8 @@ def answer(
     asked: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     for name in asked.keys() - Asked.__annotations__.keys():
         raise InvalidArgument(name, "is no field of a ranking", did_you_mean(name, Asked.__annotations__))
+    if isinstance(mechanism, list):  # of items, in its place; names of mechanisms are a tuple
+        raise InvalidArgument("mechanism", "must be a name or an object, got a list", "write {domain}=[...]")
     if isinstance(mechanism, bool | int | float | Fraction):
         raise InvalidArgument(
             "mechanism",
@@ -85,6 +87,8 @@ def answer(
     if not isinstance(asked.get("parameters", {}), Mapping):
         rule = f"must be a mapping of names to values, got {type(asked['parameters']).__name__}"
         raise InvalidArgument("parameters", rule, 'such as {"skew": 2}')
+    for name in sorted(asked.get("parameters", {}).keys() & {"epsilon", "delta"}):
+        raise InvalidArgument("parameters", f"must not have {name}", f"give {{{name}}} itself, beside {{parameters}}")
     counts, score, groups = counts_asked(asked), score_of(asked), _groups_of(asked)
     listed = _domain_of(domain, items, asked)
     bounds = {name: asked.get(name) for name in ("max_items_per_user", "max_windows_per_user")}
@@ -112,7 +116,7 @@ def answer(
         return found, reason
     if isinstance(mechanism, str):
         return named(mechanism, False), None
-    if isinstance(mechanism, tuple | list):
+    if isinstance(mechanism, tuple):
         return first_of(lambda name: named(name, True), mechanism), None
     if isinstance(mechanism, Mechanism):
         own_delta = {"delta"} & parameters_of(type(mechanism)).keys()

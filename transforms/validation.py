@@ -31,7 +31,15 @@ _ELSEWHERE = {
         "a user is protected in each window here, and `charge(...)` of a ledger, around the pipeline, adds windows up; "
         "`rank` and the command line have it",
     ),
-    **dict.fromkeys(("start", "end", "window", "slide", "time_zone"), "give period=Period.of(START, END, WINDOW)"),
+    **dict.fromkeys(("start", "end", "from", "to", "window"), "give period=Period.of(START, END, WINDOW)"),
+    "slide": 'it is of the period: Period.of(..., slide="1d")',
+    "time_zone": 'it is of the period: Period.of(..., time_zone="Europe/Berlin")',
+    "input": "rows are the first argument: a table for `rank`, the elements before the | for `PrivateTopK`",
+    "overwrite": "give it to .write(PATH, overwrite=True) of what `rank` returns",
+    **dict.fromkeys(("like", "dry_run"), "`preview(...)` tells what to expect, and spends nothing"),
+    "found": "what an earlier ranking has released may be a list: domain=found.items",
+    "time": "give the elements timestamps, as by beam.window.TimestampedValue",
+    "show_dropped_rows": "a job counts them: Beam's counters of the namespace private_topk, for the operator",
     "seed": "a draw is repeated by release=Release(KEY, ID)",
     "output": "what comes back is written, as by `.write(PATH)` of what `rank` returns",
     **{
@@ -53,14 +61,16 @@ def _argument(field: str) -> str:
 
 
 def check_key(key: ReleaseKey, runner: PipelineRunner | None, options: PipelineOptions) -> None:
-    """Raise InvalidArgument for a key in the memory of this process if the workers are plainly other processes. If that
-    only shows on a worker, the worker raises.
+    """Raise InvalidArgument for a key in the memory of this process if the workers are plainly other processes, and for
+    one that cannot be read if they are plainly this one. If that only shows on a worker, the worker raises.
     """
     name, workers = type(runner).__name__, options.view_as(PortableOptions).environment_type or "LOOPBACK"
     if name in _LOCAL and options.view_as(DirectOptions).direct_running_mode == "multi_processing":
         workers = "PROCESS"
     if key.in_memory and (workers.upper() != "LOOPBACK" or name == "DataflowRunner"):
         raise not_here()
+    if name in _LOCAL and workers == "LOOPBACK" and not key.is_remote:
+        key.secret()
 
 
 def check_lists(spec: TopK, runner: PipelineRunner | None) -> None:

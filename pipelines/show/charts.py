@@ -93,12 +93,13 @@ def _places(listings: Sequence[Listing], places: int) -> dict[str, dict[int, int
 
 
 def _path(where: Mapping[int, int]) -> str:
-    """A path through the (window, place)s of consecutive windows, with a dot for a single one."""
+    """A path through the (window, place)s of consecutive windows, with a short stroke for a single one."""
     path = ""
     for window, place in where.items():
-        start = window - 1 not in where
-        path += f"{'M' if start else 'L'}{window} {place}"
-        path += "h0" if start and window + 1 not in where else ""
+        if window - 1 in where:
+            path += f"L{window} {place}"
+        else:
+            path += f"M{window} {place}" if window + 1 in where else f"M{window - 0.06:g} {place}h.12"
     return path
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
+from private_topk.pipelines.files import as_path
 from private_topk.transforms.errors import InvalidArgument, install_extra, verbatim
 
 _KINDS = (".png", ".svg", ".pdf")
@@ -38,12 +39,12 @@ class Picture:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the drawing as an .svg file of its own, with its colours."""
-        if not os.fspath(path).endswith(".svg"):
-            raise InvalidArgument(
-                "path", f"must end with .svg, got {verbatim(os.fspath(path))}", "other tools convert it"
-            )
+        place = as_path(path, "path")
+        if not place.endswith(".svg"):
+            raise InvalidArgument("path", f"must end with .svg, got {verbatim(place)}", "other tools convert it")
         inside = self.svg.replace(">", f' class="ptk"><style>{self.style}</style>', 1)
-        with open(path, "w", encoding="utf-8") as sink:
+        os.makedirs(os.path.dirname(os.path.abspath(place)), exist_ok=True)
+        with open(place, "w", encoding="utf-8") as sink:
             sink.write(inside)
 
 

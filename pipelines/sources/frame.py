@@ -32,7 +32,7 @@ from private_topk.pipelines.sources.names import check_names
 from private_topk.pipelines.sources.source import BlockReader, DroppedRowsByReason, Source
 from private_topk.runners import Launch
 from private_topk.transforms.completeness import with_receipt
-from private_topk.transforms.errors import InvalidArgument, crosses
+from private_topk.transforms.errors import InvalidArgument, crosses, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.types import is_missing, is_text, label_of
 from private_topk.transforms.windows import Period
@@ -72,7 +72,17 @@ class Frame(Source):
         return self.columns.integers(lambda name: is_int64(self.table[name].type))
 
     def check(self, period: Period | None) -> None:
-        """Do nothing: `table_of` has checked the columns."""
+        """Raise InvalidArgument for times of no zone where windows have one; `table_of` has checked all else."""
+        name = self.columns.time
+        if period is None or name is None or period.zone == "UTC":
+            return
+        kind = self.table[name].type
+        if pa.types.is_date(kind) or pa.types.is_timestamp(kind) and kind.tz is None:
+            raise InvalidArgument(
+                "time",
+                verbatim(f"has no zone in column {name!r} and would be read as UTC, but windows are in {period.zone}"),
+                f'say the zone: .dt.tz_localize("{period.zone}") in pandas, .dt.replace_time_zone(...) in polars',
+            )
 
     def check_runner(self, launch: Launch) -> None:
         if launch.remote or launch.name != "direct":

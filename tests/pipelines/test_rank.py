@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args, get_type_hints
@@ -27,6 +29,7 @@ from apache_beam.transforms.window import GlobalWindows, TimestampedValue
 import private_topk
 from private_topk import (
     Amounts,
+    CountBudget,
     Gaussian,
     Groups,
     Joint,
@@ -43,6 +46,7 @@ from private_topk import (
 )
 from private_topk.pipelines.budget import Budget, Ledger
 from private_topk.pipelines.budget.accounting import NoBudget
+from private_topk.pipelines.question import Question
 from private_topk.pipelines.rank import Picture
 from private_topk.pipelines.release.formats import RANKING_FORMATS
 from private_topk.pipelines.sources.columns import Columns, block_of
@@ -369,6 +373,38 @@ def test_invalid_input_of_rank_is_refused_by_its_argument(mistake: str) -> None:
     assert caught.value.field == field and message in str(caught.value) and SECRET not in str(caught.value)
 
 
+@pytest.mark.parametrize("kind", ["pandas", "polars", "dates"])
+def test_times_of_no_zone_are_refused_where_windows_have_one(kind: str) -> None:
+    """They were read as UTC, and rows of the last hours of a week counted in another one."""
+    late = pl.DataFrame({"user": ["ann"], "item": ["tea"], "time": [datetime(2026, 1, 11, 23, 30)]})  # noqa: DTZ001
+    rows: Any = late.with_columns(pl.col("time").cast(pl.Date)) if kind == "dates" else late
+    rows = rows.to_pandas() if kind == "pandas" else rows
+    week: dict[str, Any] = {"start": "2026-01-05", "end": "2026-01-12", "window": "week"}
+    asked: dict[str, Any] = {"k": 1, "epsilon": 1.0, "domain": ["tea", "cake"]}
+    told = (
+        "has no zone in column 'time' and would be read as UTC, but windows are in Europe/Berlin: say the zone: .dt.tz"
+    )
+    with refused("time", told):
+        rank(rows, **asked, period=Period.of(**week, time_zone="Europe/Berlin"))
+    if kind == "polars":
+        there = late.with_columns(pl.col("time").dt.replace_time_zone("Europe/Berlin"))
+        assert rank(there, **asked, period=Period.of(**week, time_zone="America/New_York"))
+        assert rank(late, **asked, period=Period.of(**week))
+
+
+@pytest.mark.parametrize("source", ["file:missing.key", "env:NOPE"])
+def test_a_key_that_cannot_be_read_is_refused_before_a_job_is_built(
+    source: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With Beam's traceback and a refusal in base64, `RunFailed` said to run the same report again."""
+    release = Release(ReleaseKey.parse(source), "a")
+    with refused("release", f"{source} "):
+        rank(ROWS, 3, Joint(1.0), ITEMS, **NAMES, release=release)
+    with pytest.raises(InvalidArgument, match=f"release.* {source} "), beam.Pipeline() as pipeline:
+        _ = pipeline | create([{"user": "ann", "item": "a"}]) | PrivateTopK(1, Joint(1.0), ["a"], release=release)
+    assert capsys.readouterr().err == ""
+
+
 def test_a_refusal_is_short_and_swapped_arguments_are_told_apart() -> None:
     with pytest.raises(InvalidArgument) as caught:
         rank(ROWS, 3, Joint(1.0), [*ITEMS, *ITEMS], **NAMES)
@@ -386,6 +422,10 @@ def test_a_refusal_is_short_and_swapped_arguments_are_told_apart() -> None:
         ({"parameters": "x"}, "parameters must be a mapping of names to values, got str"),
         ({"groups": UnknownDomain()}, "groups must be a list of groups, got UnknownDomain: the list is public"),
         ({"domain_range": "0:9"}, None),
+        ({"epsilon": "1"}, "epsilon must be a positive finite number, got '1'"),
+        ({"epsilon": Decimal("nan")}, "epsilon must be a positive finite number, got Decimal"),
+        ({"delta": "1e-6"}, "delta must lie strictly between 0 and 1, got '1e-6'"),
+        ({"max_items_per_user": "3"}, "max_items_per_user must be a whole number of at least 1, got '3'"),
         ({"max_value": 60, "amounts": Amounts(60)}, "max_value must be left out: amounts have their own"),
         ({"value_resolution": 5}, "value_resolution needs max_value"),
         ({"round_counts": 10}, "round_counts needs publish_counts"),
@@ -394,6 +434,8 @@ def test_a_refusal_is_short_and_swapped_arguments_are_told_apart() -> None:
         ({"domain": ITEMS, "domain_range": "0:9"}, "give domain or domain_range: one of the two"),
         ({"mechanism": Joint(1.0), "parameters": {"kbar": 9}}, "must be left out: Joint"),
         ({"mechanism": "joint", "parameters": {"kbar": 9}}, "kbar does not apply to joint"),
+        ({"mechanism": "joint", "parameters": {"epsilon": 2}}, "must not have epsilon: give epsilon itself, beside"),
+        ({"parameters": {"delta": 1e-6}}, "parameters must not have delta: give delta itself"),
         ({"mechanism": LimitDomain(1.0, 1e-2, max_items_per_user=3), "delta": 1e-2}, "delta must be left out"),
         ({"item_column": "title"}, "there is no argument item_column: did you mean item?"),
         ({"release_key": "file:key"}, "there is no argument release_key: did you mean release?"),
@@ -417,6 +459,11 @@ def test_python_s_doors_take_the_fields_of_the_command_line(given: dict[str, Any
 def test_floats_are_the_decimals_that_they_print() -> None:
     found = rank(PLAYS, 2, Joint(0.1), ["tea", "cake"], publish_counts=0.5)
     assert found.manifest.privacy.epsilon == 0.6 and "≤ e^0.6 ·" in str(found)
+    exact = Decimal("0.1")
+    for asked in ({"mechanism": Joint(exact)}, {"epsilon": exact}, {"mechanism": "joint", "epsilon": exact}):
+        question = Question.of(2, domain=["tea", "cake"], publish_counts=Decimal("0.5"), **asked)
+        assert question.asked.mechanism.parameter("epsilon") == Fraction(1, 10)
+        assert question.asked.publish_counts == CountBudget(0.5)
 
 
 def test_a_large_delta_is_told_beside_the_guarantee() -> None:
@@ -695,11 +742,14 @@ def test_two_pictures_of_a_notebook_have_identifiers_of_their_own() -> None:
 def test_a_picture_is_a_file_of_its_own(tmp_path: Path) -> None:
     picture = ranked(counts=0.5).plot()
     assert isinstance(picture, Picture) and isinstance(ranked(periodic=True).plot(), Picture)
-    picture.save(str(tmp_path / "counts.svg"))
-    written = (tmp_path / "counts.svg").read_text()
+    picture.save(str(tmp_path / "new folder" / "counts.svg"))
+    written = (tmp_path / "new folder" / "counts.svg").read_text()
     assert written.startswith("<svg") and "<style>" in written and HOSTILE not in written
     with refused("path", "must end with .svg"):
         picture.save("x.png")
+    for keep in (picture.save, ranked().write):
+        with refused("path", "must be a path, got int"):
+            keep(5)
     of_groups = rank(ROWS, 2, Joint(1.0), ITEMS, groups=["shop 1", "shop 2"], group="shop", publish_counts=0.5, **NAMES)
     with refused("group", "must be one of shop 1, shop 2"):
         of_groups.plot()

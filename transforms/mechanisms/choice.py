@@ -112,7 +112,13 @@ def chosen(
         except InvalidArgument as refusal:
             refusals.append(refusal)
     if not answers:
-        raise next((refusal for refusal in refusals if refusal.field != "mechanism"), refusals[0])  # what can be given
+        open_ones = [refusal for refusal in refusals if refusal.field != "mechanism"]  # what can be given
+        if len(open_ones) != 1 or len(refusals) == 1:
+            raise (open_ones or refusals)[0]
+        its, other = open_ones[0], next(refusal for refusal in refusals if refusal.field == "mechanism")
+        raise InvalidArgument(
+            its.field, its.rule, f"{its.remedy}; no {{mechanism}} is named, and {other.rule}: {other.remedy}"
+        )
     choice = _FINDS if k is None else choose(map(drawn_with, answers.values()), k, items, resolution)
     return answers[choice.name], choice
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from math import isqrt
@@ -128,7 +129,7 @@ def counts_of(given: object) -> Counts:
         return given
     if given == DRAWN:
         return DrawnCounts()
-    if isinstance(given, bool) or not isinstance(given, AnyReal):
+    if isinstance(given, bool) or not isinstance(given, AnyReal | Decimal):
         got = verbatim(repr(given)) if isinstance(given, str) else type(given).__name__
         raise InvalidArgument("publish_counts", f"must be {DRAWN}, an epsilon such as 0.5, or a CountBudget, got {got}")
     try:

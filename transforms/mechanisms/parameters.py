@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 from numbers import Integral, Rational, Real
@@ -124,6 +125,8 @@ def check_parameter(name: str, value: Any) -> Any:  # noqa: ANN401 - parameters 
     rule = _RULES.get(name)
     if rule is None or value is None and rule is _whole:
         return value
+    if isinstance(value, Decimal) and value.is_finite():
+        value = decimal(str(value))
     rule(name, value)
     if isinstance(value, Integral):
         return int(value) if rule is _whole or int(value) > 2**53 else float(value)

@@ -20,7 +20,7 @@ from private_topk.transforms.mechanisms.noisy_order import (
     Peeling,
     PnfPeeling,
 )
-from private_topk.transforms.mechanisms.parameters import parameters_of
+from private_topk.transforms.mechanisms.parameters import check_parameter, parameters_of
 from private_topk.transforms.mechanisms.restricted import (
     RestrictedGumbel,
     RestrictedLaplace,
@@ -123,6 +123,9 @@ def with_budget(
     Raises:
         InvalidArgument: as `make_mechanism`; a bound on the items of a user that it does not know is no fault.
     """
+    for field, value in (("epsilon", epsilon), ("delta", delta), ("max_items_per_user", max_items_per_user)):
+        if value is not None:
+            check_parameter(field, value)
     own = parameters_of(mechanism_by_name(name))
     bound = max_items_per_user if "max_items_per_user" in own else None
     mine, spare = (delta, None) if "delta" in own else (None, delta)

@@ -36,7 +36,7 @@ test: lint day
 day: .venv/compiled
 	$(BIN)/python -m pytest -q $(WITH_SERVERS) -m "not nightly"
 
-# Everything, with all rows of every matrix; then half an hour of attacks on the whole path, and what is coming, which
+# Everything, with all rows of every matrix; then most of an hour of attacks on the whole path, and what is coming, which
 # fails nothing.
 nightly: lint
 	$(BIN)/python -m pytest -q $(WITH_SERVERS)

@@ -1,6 +1,6 @@
 """The audit of the whole path: neighbouring inputs, many draws, and the least epsilon that they show (docs/audit.md).
 
-    python -m benchmarks.audit                                    # every mechanism: half an hour of CPU
+    python -m benchmarks.audit                                    # every mechanism: most of an hour of CPU
     python -m benchmarks.audit --mechanism laplace --draws 5000   # one of them, or your own as module:Class
     python -m benchmarks.audit --report reports/weekly.yaml       # what a report asks, at its own epsilon and delta
 

@@ -131,24 +131,19 @@ def _books(report: PublishedReport, url: str | None) -> Sequence[str]:
 
 
 def _charged_too(report: PublishedReport, books: Books) -> Iterator[str]:
-    """What was charged of the same windows and report name and is not here, such as a lost correction."""
+    """What was charged of the same windows and is not here."""
     from private_topk.pipelines.budget.windows import Windows
+    from private_topk.pipelines.release.promise import charged_too
 
     assert report.manifest is not None
     within = Windows.at(report.manifest.bounds()).runs
-    here = {str(each.release_id) for each in report.parts}
-    here |= {each.release_id for each in report.manifest.corrects}
-    names = {name.partition("/")[0] for name in here}
-    gone = [
-        entry.release_id
+    here = {str(each.release_id) for each in report.parts} | {each.release_id for each in report.manifest.corrects}
+    charges = (
+        entry
         for entry in books.charges
-        if entry.release_id not in here
-        and entry.release_id.partition("/")[0] in names
-        and within[0].start <= entry.windows.runs[0].start
-        and entry.windows.runs[-1].end <= within[-1].end
-    ]
-    if gone:
-        yield f"The ledger has charged {', '.join(gone)} too, of which no manifest is here."
+        if within[0].start <= entry.windows.runs[0].start and entry.windows.runs[-1].end <= within[-1].end
+    )
+    return charged_too(charges, here)
 
 
 def _titled(report: PublishedReport, arguments: Namespace) -> PublishedReport:

@@ -6,14 +6,14 @@ Pages, words, sign-off sheets, manifests and dry runs all state what `promised` 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import msgspec
 
-from private_topk.pipelines.budget.accounting import Charge, largest_sums, most, units
+from private_topk.pipelines.budget.accounting import Charge, Entry, largest_sums, most, units
 from private_topk.pipelines.budget.sharing import over_windows
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.release.manifest import BudgetFacts, Manifest, PrivacyFacts, Publication, SeriesFacts, Zcdp
@@ -136,6 +136,16 @@ def series_of(published: Iterable[Manifest]) -> Manifest:
     if first.privacy is not None:
         facts["privacy"], facts["all_windows"] = promise_of(manifests[::-1])
     return msgspec.structs.replace(first, **facts)
+
+
+def charged_too(charges: Iterable[Entry], here: Collection[str]) -> Iterator[str]:
+    """What a ledger has of the reports of these releases and of no manifest, such as a lost correction."""
+    names = {name.partition("/")[0] for name in here}
+    gone = [
+        one.release_id for one in charges if one.release_id not in here and one.release_id.partition("/")[0] in names
+    ]
+    if gone:
+        yield f"The ledger has charged {', '.join(gone)} too, of which no manifest is here."
 
 
 def first_start(manifest: Manifest) -> tuple[bool, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import starmap
 
 from private_topk.pipelines.budget.accounting import Entry, budget_usage, heaviest
@@ -25,7 +25,7 @@ from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.formats import format_of
 from private_topk.pipelines.release.manifest import Manifest, Publication, series_change, series_difference
 from private_topk.pipelines.release.place import Lying, pair_at
-from private_topk.pipelines.release.promise import cost_of_a_window
+from private_topk.pipelines.release.promise import charged_too, cost_of_a_window
 from private_topk.pipelines.report import Report, check_shards, held_by, report_of, sink_for, source_for
 from private_topk.pipelines.run import Done, check_words, launch_of, reach_files, run
 from private_topk.pipelines.scheduled.periods import CORRECTION, Periods, corrections_beside, now
@@ -118,7 +118,13 @@ class ScheduledReport(Periods):
         self._check_place(number)
         report, launch = self._made(number)
         with self._pointing():
-            facts = [*dry_run(report, launch, self._published), ("recall", self._forewarn(report, number))]
+            published = cache(lambda: tuple(self._published()))
+            facts = [*dry_run(report, launch, published), ("recall", self._forewarn(report, number))]
+            manifests = (report.manifest, *published())
+            here = {str(each.release_id) for each in manifests}
+            here |= {one.release_id for each in manifests for one in each.corrects}
+            if self.state is None:  # or all was charged at the start
+                facts += (("lost", told) for told in charged_too(self._charges(), here))
             facts += self._since(report.manifest, self._last(number, _NEARBY))
             facts += (fact[:2] for fact in self._future_charges(report, number))
             tell(report, facts)
@@ -147,8 +153,10 @@ class ScheduledReport(Periods):
         """The manifest of each place; tells which are lost."""
         for place in places:
             if place.lost_manifest:
-                again = ", or move the ranking away and call this period again, which is free" if self.account else ""
-                self._tell(number, f"the manifest of {place.path} is lost: bring it back from a copy{again}")
+                told = f"the manifest of {place.path} is lost: bring it back from a copy"
+                if self.account:
+                    told += ", or move the ranking away and call this period with the key and report file of that time"
+                self._tell(number, told)
             yield place.pair.manifest
 
     def prospects(self) -> Iterator[Fact]:
@@ -333,7 +341,7 @@ class ScheduledReport(Periods):
         key_id = known_key_id(ReleaseKey.parse(self.options(0)["release_key"]))
         if key_id not in (None, last.key_id):
             was = f"{last.release_id} was published under key {last.key_id}, and the key is {key_id} now"
-            yield "key", f"{was}: what is published stays, and if it is lost, this key cannot draw it again"
+            yield "key", f"{was}: keep the old one, since this key cannot draw again what is published and then lost"
 
     def _before(self, number: int, most: int) -> Iterator[list[str]]:
         """The files of each publication before this one, the latest first: of the period itself where that is

@@ -81,7 +81,7 @@ def test_a_file_that_is_checked_after_its_key_was_rotated_says_so(folder: Path, 
     assert said not in told("--dry-run") + told(*SECOND, "--dry-run")
     (folder / "key").write_text("another key of enough bytes")
     for words in (("--dry-run",), (*SECOND, "--dry-run"), SECOND):
-        assert f"{said}" in (found := told(*words)) and "this key cannot draw it again" in found, found
+        assert f"{said}" in (found := told(*words)) and "keep the old one" in found, found
     assert "was published under key" not in told("--dry-run")
     (folder / "key").unlink()
     assert "was published under key" not in told("--dry-run"), "nobody can say"
@@ -101,6 +101,23 @@ def test_a_dry_run_promises_what_the_folder_will(folder: Path, capsys: pytest.Ca
         shown = read_published(str(folder / "out")).manifest
         assert said.partition(":")[0].startswith(promise(shown)), (words, said, promise(shown))
         assert shown is not None and shared_by(shown) in said
+
+
+def test_a_dry_run_names_what_the_ledger_alone_knows(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    """A correction without its files is not in the promise that is stated."""
+
+    def told() -> dict[str, str]:
+        capsys.readouterr()
+        assert report(folder, *SECOND, "--dry-run", "--json") == 0
+        found: dict[str, str] = json.loads(capsys.readouterr().out)
+        return found
+
+    (folder / "weekly.yaml").write_text(CHARGED)
+    assert report(folder, *FIRST) == report(folder, *FIRST, "--correction", "1") == 0
+    assert "lost" not in told()
+    for path in (folder / "out").glob("*correction-1*"):
+        path.unlink()
+    assert "/correction-1 too, of which no manifest is here" in told()["lost"]
 
 
 @pytest.mark.parametrize(
@@ -201,10 +218,9 @@ def test_a_manifest_alone_that_is_lost_is_told_and_stops_nothing(folder: Path, c
     for _ in range(2):
         capsys.readouterr()
         assert report(folder, "--backfill", "--until", "2026-01-19") == 0
-        told = "weekly, 2026-01-05 to 2026-01-12: the manifest of "
-        assert (
-            told in (err := capsys.readouterr().err) and f"{RANKING} is lost: bring it back from a copy, or move" in err
-        )
+        assert "weekly, 2026-01-05 to 2026-01-12: the manifest of " in (err := capsys.readouterr().err)
+        assert f"{RANKING} is lost: bring it back from a copy, or move the ranking away and call" in err
+        assert "with the key and report file of that time" in err
         assert (folder / RANKING).read_bytes() == ranking and not (folder / MANIFEST).exists()
         assert charges(folder) == [("", "released")] * 2
 

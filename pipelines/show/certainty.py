@@ -74,7 +74,7 @@ def in_words(counts: Sequence[float], gap: float) -> str:
         return "The order of these items is certain (95% confidence, from the noisy counts)."
     one = len(certain) == 1
     said = [f"{'rank' if one else 'ranks'} {_listed(certain)} {'is' if one else 'are'} certain"] if certain else []
-    said.append(f"ranks {_listed(loose)} could {'each ' if len(loose) > 1 else ''}be in any order")
+    said.append(f"within ranks {_listed(loose)} no place is certain")
     return f"{'; '.join(said).capitalize()} (95% confidence, from the noisy counts)."
 
 

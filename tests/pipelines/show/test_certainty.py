@@ -166,9 +166,9 @@ def test_two_counts_of_ten_are_apart_if_their_difference_is() -> None:
     [
         ([50, 30, 10], "The order of these items is certain (95% confidence, from the noisy counts)."),
         ([12, 11, 10], "The counts are too close, compared with their noise, to tell the true order of these items."),
-        ([50, 30, 12, 11, 10], "Ranks 1 and 2 are certain; ranks 3 to 5 could be in any order (95%"),
-        ([50, 12, 11], "Rank 1 is certain; ranks 2 to 3 could be in any order (95%"),
-        ([50, 49, 11, 10], "Ranks 1 to 2 and 3 to 4 could each be in any order (95%"),
+        ([50, 30, 12, 11, 10], "Ranks 1 and 2 are certain; within ranks 3 to 5 no place is certain (95%"),
+        ([50, 12, 11], "Rank 1 is certain; within ranks 2 to 3 no place is certain (95%"),
+        ([50, 49, 11, 10], "Within ranks 1 to 2 and 3 to 4 no place is certain (95%"),
         ([10, 50], "The counts are too close"),
         ([10, 50, 30], "The counts are too close"),
         ([50, 10, 48], "The counts are too close"),

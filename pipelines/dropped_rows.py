@@ -106,8 +106,8 @@ class DataQuality:
         readings: of the rows of an input that are outside the period or have no readable time, how many would be
             inside if their times were read in another way.
         notes: rows of an input that are read, though perhaps not as they are meant; by input and what is told of them.
-        spellings: of the rows outside a public list, how many would be in it but for a difference that is easily
-            overlooked; by the list's name and the difference.
+        spellings: of the rows of an input outside a public list, how many would be in it but for a difference that is
+            easily overlooked; by the list's name and the difference.
         causes: what is wrong with the unreadable rows of an input, where that can be said.
         shapes: of the texts that are no time, or no number, how many look alike: by input and column, with 9 for every
             digit and a for every letter.
@@ -120,7 +120,7 @@ class DataQuality:
     drops: dict[str, Counter[str]] = field(default_factory=dict)
     readings: Counter[tuple[str, str]] = field(default_factory=Counter)
     notes: Counter[tuple[str, str]] = field(default_factory=Counter)
-    spellings: Counter[tuple[str, str]] = field(default_factory=Counter)
+    spellings: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     causes: Counter[tuple[str, str]] = field(default_factory=Counter)
     shapes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     days: Counter[int] = field(default_factory=Counter)
@@ -161,10 +161,10 @@ class DataQuality:
         for (uri, cause), count in self.causes.items():
             if count >= _MIN and 2 * count > self.drops[uri]["unreadable"]:
                 yield f"  {self._where(uri)}most of the unreadable rows {cause}"
-        for (where, difference), count in self.spellings.items():
-            missed = self.lost[f"not in {where}"] + (self.overall or 0) * (where == "groups")
-            if count >= _MIN and 2 * count > missed:
-                yield f"  most {_LISTS[where]} are in it but for {difference}"
+        for (uri, where, difference), count in self.spellings.items():
+            if count >= _MIN:
+                told = f"{self._where(uri)}{self._said(count, exact)}"
+                yield f"  {told} rows have {_LISTS[where]} that are in it but for {difference}"
         if self.lost.total() == self.total:
             yield f"  {NONE_LEFT}"
         yield from self._days()
@@ -287,7 +287,7 @@ def _add(
             look.groups[name] += count
     for name, each in spelled.items():
         for difference, count in each.misspelt(outside[name]):
-            look.spellings[name, difference] += count
+            look.spellings[uri, name, difference] += count
 
 
 def _add_shapes(look: DataQuality, rows: Rows, columns: Columns, uri: str) -> None:

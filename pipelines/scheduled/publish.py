@@ -120,11 +120,7 @@ class ScheduledReport(Periods):
         with self._pointing():
             published = cache(lambda: tuple(self._published()))
             facts = [*dry_run(report, launch, published), ("recall", self._forewarn(report, number))]
-            manifests = (report.manifest, *published())
-            here = {str(each.release_id) for each in manifests}
-            here |= {one.release_id for each in manifests for one in each.corrects}
-            if self.state is None:  # or all was charged at the start
-                facts += (("lost", told) for told in charged_too(self._charges(), here))
+            facts += (("lost", told) for told in charged_too(self._charges(), self._counted(report, published())))
             facts += self._since(report.manifest, self._last(number, _NEARBY))
             facts += (fact[:2] for fact in self._future_charges(report, number))
             tell(report, facts)
@@ -148,6 +144,15 @@ class ScheduledReport(Periods):
         for number in range(self.schedule.ended(now())):
             manifests = self._manifests(number, self._places_of_publications(number))
             yield from (each for each in manifests if each is not None)
+
+    def _counted(self, report: Report, published: Iterable[Manifest]) -> set[str]:
+        """The releases that the promise of a period counts: the first of each period, lost or not, and what is
+        published. Not corrections that the ledger alone knows: they are lost, or were messages without a manifest.
+        """
+        manifests = (report.manifest, *published)
+        known = {one.release_id for each in manifests for one in each.corrects}
+        firsts = {self.release_id(each, None) for each in range(self.schedule.ended(now()))}
+        return known | firsts | {str(each.release_id) for each in manifests}
 
     def _manifests(self, number: int, places: Iterable[Lying]) -> Iterator[Manifest | None]:
         """The manifest of each place; tells which are lost."""

@@ -156,7 +156,7 @@ class PublishedReport:
         report = None if self.manifest is None else self.manifest.release_id
         if report is None and len(ids) > 1:
             corrected = len(self.manifest.corrects) if self.manifest is not None else 0
-            some = f", {corrected} of them corrected" if corrected else ""
+            some = f", {corrected} of them {'a correction' if corrected == 1 else 'corrections'}" if corrected else ""
             return f"{len(ids) + corrected} releases, {ids[0]} to {ids[-1]}{some}"
         return report or (ids[0] if ids else "a ranking")
 

@@ -88,8 +88,8 @@ def not_counted(report: PublishedReport) -> list[str]:
     sentences = []
     if manifest and privacy and privacy.of_all_windows and len(manifest.bounds()) < (privacy.windows or 1):
         sentences.append(
-            f"All {privacy.windows} windows count as published once, and asked as the newest one here: a correction "
-            "that is not shown here adds to these numbers, and so does a larger budget."
+            f"All that is shown here counts, and each other one of the {privacy.windows} windows once, asked as the "
+            "newest here: a correction that is not shown adds to these numbers, and so does a larger budget."
         )
     return sentences + what_is_lost(report)
 
@@ -270,10 +270,9 @@ def shared_by(manifest: Manifest) -> str:
 
 
 def what_was_corrected(manifest: Manifest) -> str:
-    """How many publications were corrected, which stay published; or nothing."""
-    corrected = len(manifest.corrects)
-    several = f"{corrected:,} publications that were corrected" if corrected else ""
-    return "one publication that was corrected" if corrected == 1 else several
+    """How many corrections there are of what stays published; or nothing."""
+    corrections = len(manifest.corrects)
+    return "one correction" if corrections == 1 else f"{corrections:,} corrections" if corrections else ""
 
 
 def what_is_ranked(manifest: Manifest | None) -> str:

@@ -254,8 +254,8 @@ def test_releases_are_counted_with_those_that_were_corrected_are_lost_or_have_no
 
     Path("days/5.csv").unlink()
     sheet, entry = told()
-    assert "4 releases, weekly/5 to weekly/7, 1 of them corrected" in sheet, sheet
-    assert "in each of 3 windows, 2026-01-05 00:00 to 2026-01-08 00:00 UTC, beside one publication that was" in entry
+    assert "4 releases, weekly/5 to weekly/7, 1 of them a correction" in sheet, sheet
+    assert "in each of 3 windows, 2026-01-05 00:00 to 2026-01-08 00:00 UTC, beside one correction" in entry
     assert "url_slug: daily-top-2-2026-01-06-00-00-to-2026-01-08-00-00-utc " in entry, entry
     assert "The ledger has charged" not in sheet + entry and "4 charges have spent" in sheet
     once_more = "Published more than once: the window of 2026-01-06 (2 times). The last is shown, and all are counted."
@@ -267,7 +267,7 @@ def test_releases_are_counted_with_those_that_were_corrected_are_lost_or_have_no
     for each in told():
         assert "added up; together epsilon 4, delta 0" in each
         assert "The ledger has charged weekly/6/correction-1 too, of which no manifest is here." in each, each
-    assert "3 releases, weekly/5 to weekly/7 " in told()[0] and "not in these numbers The ledger has" in told()[0]
+    assert "3 releases, weekly/5 to weekly/7 " in told()[0] and "what is counted The ledger has" in told()[0]
     alone = command("show", "days/7.csv", "--sign-off", "--ledger", LEDGER).out
     assert "The ledger has charged" not in alone, "of other windows"
 

@@ -54,9 +54,8 @@ def promised(published: Iterable[tuple[Manifest, Windows]]) -> tuple[PrivacyFact
     spent, reached = _with_the_rest(unit, charges, once, _covered(first))
     if changed or dearer or reached > _covered(first):
         stated = _restated(declared, spent, delta, max(everything.number, declared.windows or 1), reached)
-        # Of one question no less than was declared, perhaps by a looser accounting: no correction protects anybody. Of
-        # one release neither, since nothing tells how the others were asked.
-        least = 0 if len(parts) > 1 and (changed or dearer) else declared.epsilon
+        # No less than they all declared, perhaps by a looser accounting: no correction protects anybody, nor a question.
+        least = min(_declared(manifest).epsilon for manifest, _ in parts)
         declared = msgspec.structs.replace(stated, epsilon=max(stated.epsilon, least))
     if unit == "user" or everything.number == 1:
         return declared, None

@@ -383,17 +383,21 @@ def test_a_correction_is_not_seen_to_lower_the_declared_total(mechanism: str) ->
     assert promise_of([once])[0].epsilon == 4 <= promise_of([again, once])[0].epsilon < 4.5
 
 
-def test_a_correction_alone_that_asks_for_less_states_no_less_than_was_declared() -> None:
-    """Nothing tells there how the others were asked. Their total was shared out at half of the ledger's delta."""
-    period, held = Period.of(*DAYS[1], "1d"), Budget.of("plays", 10, 1e-5, unit="user").total
+def test_a_question_that_comes_to_ask_for_less_states_no_less_than_was_declared() -> None:
+    """Their totals were shared out at half of the ledger's delta. Of a correction alone nothing tells how the others
+    were asked.
+    """
+    held = Budget.of("plays", 10, 1e-5, unit="user").total
 
-    def made(name: str, k: int) -> Manifest:
+    def made(name: str, k: int, days: tuple[str, str] = DAYS[1]) -> Manifest:
+        period = Period.of(*days, "1d")
         asked = {"mechanism": "peeling", "k": k, "epsilon": 0.9, "delta": 1e-6, "domain": ["a", "b", "c"], "held": held}
         question = Question.of(**asked, period=period, release=Release(KEY, name), privacy_unit="user", horizon=26)
         return manifest_of(question).with_answer([Ranking(each, ("a",), k, "sequence") for each in period.windows()])
 
     corrects = (Publication.of("1", cost_of_a_window(made("1", 3))),)
     assert promise_of([msgspec.structs.replace(made("1/correction-1", 1), corrects=corrects)])[0].epsilon == 0.9
+    assert promise_of([made("2", 1, NEXT[1]), made("1", 3)])[0].epsilon == 0.9
 
 
 def test_a_group_more_is_a_change_of_a_series_and_no_other_series() -> None:

@@ -54,7 +54,7 @@ def promised(published: Iterable[tuple[Manifest, Windows]]) -> tuple[PrivacyFact
     spent, reached = _with_the_rest(unit, charges, once, _covered(first))
     if changed or dearer or reached > _covered(first):
         stated = _restated(declared, spent, delta, max(everything.number, declared.windows or 1), reached)
-        # No less than they all declared, perhaps by a looser accounting: no correction protects anybody, nor a question.
+        # No less than they all declared, perhaps by a looser accounting: what comes later protects nobody.
         least = min(_declared(manifest).epsilon for manifest, _ in parts)
         declared = msgspec.structs.replace(stated, epsilon=max(stated.epsilon, least))
     if unit == "user" or everything.number == 1:

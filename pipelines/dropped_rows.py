@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from private_topk.pipelines.process import is_read_along
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.sources.columns import UNITS, Columns, Rows, block_of, texts_of, to_microseconds
+from private_topk.pipelines.sources.files import Files
 from private_topk.runners import Line, say
 from private_topk.transforms.counters import (
     order_of_magnitude,
@@ -51,15 +52,21 @@ _READINGS = {
 """What times that are outside the period may be: numbers of another unit, or dates that are read as numbers."""
 _DAY = 86_400_000_000
 _MIN, _MAX_NAMED = 100, 10
-_MAX_SHAPES, _MAX_LONG = 3, 40
+_MAX_LONG = 40
 _LISTS = {"domain": "items outside the domain", "groups": "groups outside the list"}
 _ANOTHER_ENCODING = "are not in UTF-8 (of CSV files, --csv-encoding names another encoding)"
+_OTHER_ENCODING = "their encoding: they look like text of another one, such as UTF-8 read as latin-1 (--csv-encoding)"
 _NO_ZONE = "times have no zone: they are read as UTC"
 _BLANK = "rows have a user of blanks alone: they count as one person"
+_MISREAD = "rows have a user or an item with signs of UTF-8 read as latin-1 or cp1252, such as Ã¼ for ü"
+_SIGNS = "[ÃÂ][\u0080-\u00bf" + bytes(range(0x80, 0xA0)).decode("cp1252", "ignore") + "]"
+"""What becomes of two bytes of UTF-8."""
 _LOCAL = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9:.]+$"
 """Texts that are times of day without a zone."""
 _LETTERS = re.compile(r"((?<=9)T(?=9)|(?<=[9 ])(?:UTC|Z)$)|[^\W\d_]")
 """Letters of a text whose digits are 9; those that belong to a time are a group."""
+_KEPT = "kept"
+_MORE = "--dry-run --show-dropped-rows tells why, and of which input"
 NONE_LEFT = "no row is left: this is pure noise"
 
 
@@ -87,6 +94,8 @@ def tell_dropped_rows(done: Done, asked: bool | None, exact: bool = False) -> No
     if left is not False and empty:
         more = " and more" if len(empty) > _MAX_NAMED else ""
         told = f"{told}; pure noise, as nothing was counted there: {', '.join(empty[:_MAX_NAMED])}{more}"
+    if (lost or left is False) and isinstance(done.report.source.parts()[0], Files):
+        told = f"{told}; {_MORE}"
     facts = {"dropped": lost, "any_left": left, "nothing_counted": empty}
     say(Line(f"dropped rows {heading(exact)}: {printable(told)}", event="dropped_rows", **facts), sys.stderr)
 
@@ -109,6 +118,7 @@ class DataQuality:
         spellings: of the rows of an input outside a public list, how many would be in it but for a difference that is
             easily overlooked; by the list's name and the difference.
         causes: what is wrong with the unreadable rows of an input, where that can be said.
+        files: what became of the rows of each file of an input: dropped by a reason, or kept.
         shapes: of the texts that are no time, or no number, how many look alike: by input and column, with 9 for every
             digit and a for every letter.
         days: rows inside, by day since 1970 UTC.
@@ -122,6 +132,7 @@ class DataQuality:
     notes: Counter[tuple[str, str]] = field(default_factory=Counter)
     spellings: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     causes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    files: dict[str, dict[str, Counter[str]]] = field(default_factory=dict)
     shapes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     days: Counter[int] = field(default_factory=Counter)
     groups: dict[str, int] = field(default_factory=dict)
@@ -154,10 +165,12 @@ class DataQuality:
         for (uri, note), count in self.notes.items():
             if count >= _MIN:
                 yield f"  {self._where(uri)}{self._said(count, exact)} {note}"
-        for (uri, column, shape), count in self.shapes.most_common(_MAX_SHAPES):
-            if count >= _MIN:
-                told = f"{self._where(uri)}{self._said(count, exact)}"
-                yield f"  {told} of {column!r} are like {shape}, which is not read (docs/formats.md)"
+        shapes = [(*key, count) for key, count in self.shapes.most_common() if count >= _MIN]
+        for uri, column, shape, count in shapes[:_MAX_NAMED]:
+            told = f"{self._where(uri)}{self._said(count, exact)}"
+            yield f"  {told} of {column!r} are like {shape!r}, which is not read (docs/formats.md)"
+        if more := shapes[_MAX_NAMED:]:
+            yield f"  {len(more):,} other forms that at least 100 are like are not read either"
         for (uri, cause), count in self.causes.items():
             if count >= _MIN and 2 * count > self.drops[uri]["unreadable"]:
                 yield f"  {self._where(uri)}most of the unreadable rows {cause}"
@@ -172,6 +185,11 @@ class DataQuality:
             yield _with_few("groups", self.groups)
         if len(self.rows) > 1:
             yield from self._inputs(exact)
+        for uri, files in self.files.items():
+            lost = {path: reasons.most_common(1)[0][0] for path, reasons in files.items() if not reasons[_KEPT]}
+            for reason in dict.fromkeys(lost.values()) if len(lost) < len(files) else ():
+                paths = [path for path, its in lost.items() if its == reason]
+                yield f"  of {len(paths):,} of {len(files):,} files of {uri} no row counts ({reason}): {_named(paths)}"
 
     def _inputs(self, exact: bool) -> Iterator[str]:
         for uri, total in self.rows.items():
@@ -217,8 +235,12 @@ def _share(count: int, total: int) -> str:
 
 def _with_few(what: str, rows: dict[str, int]) -> str:
     few = [name for name, count in rows.items() if count < _MIN]
-    more = f" and {len(few) - _MAX_NAMED:,} more" if len(few) > _MAX_NAMED else ""
-    return f"  {what} with fewer than 100 rows: {', '.join(few[:_MAX_NAMED]) or 'none'}{more}, of {len(rows):,}"
+    return f"  {what} with fewer than 100 rows: {_named(few)}, of {len(rows):,}"
+
+
+def _named(names: list[str]) -> str:
+    more = f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
+    return f"{', '.join(names[:_MAX_NAMED]) or 'none'}{more}"
 
 
 def data_quality_of(report: Report) -> DataQuality:
@@ -229,7 +251,8 @@ def data_quality_of(report: Report) -> DataQuality:
     period, domain = report.question.period, report.question.top_k.domain
     look, groups = DataQuality(period=period), report.question.top_k.groups
     listed = {"domain": domain if domain.is_public else None, "groups": None if groups is None else groups.labels}
-    spelled = {name: _Spelled(labels) for name, labels in listed.items() if labels is not None}
+    read_as = {"latin-1", "cp1252"} | {part.columns.encoding for part in report.source.parts()} - {"utf-8"}
+    spelled = {name: _Spelled(labels, read_as) for name, labels in listed.items() if labels is not None}
     if groups is not None:
         look.groups = dict.fromkeys(map(groups.name, range(groups.labels.size)), 0)
         look.overall = 0 if groups.overall else None
@@ -251,8 +274,9 @@ def _add(
     look: DataQuality, rows: Rows, columns: Columns, spec: TopK, spelled: Mapping[str, _Spelled], uri: str
 ) -> None:
     block, missing = block_of(rows, columns)
-    lost = look.drops[uri]
-    look.rows[uri] += len(next(iter(rows.columns.values())))
+    lost, total = look.drops[uri], len(next(iter(rows.columns.values())))
+    before = Counter(lost)
+    look.rows[uri] += total
     for reason in ("null", "unreadable"):
         lost[reason] += missing.get(reason, 0)
     if missing.get("unreadable"):
@@ -263,6 +287,8 @@ def _add(
             look.causes[uri, cause] += count
     users = pc.utf8_trim_whitespace(block["user"].cast(pa.large_string()))
     look.notes[uri, _BLANK] += pc.sum(pc.equal(users, "")).as_py() or 0
+    signs = [pc.match_substring_regex(block[name].cast(pa.large_string()), _SIGNS) for name in ("user", "item")]
+    look.notes[uri, _MISREAD] += pc.sum(pc.or_(*signs)).as_py() or 0
     if look.period is not None:
         times = block["time"].to_numpy()
         first, after = look.period.spans(times)
@@ -278,6 +304,10 @@ def _add(
     for (reason, count), told in zip(found.dropped.items(), applies, strict=True):
         if told:
             lost[reason.replace("_", " ")] += count
+    dropped = lost - before
+    if rows.path:
+        file = look.files.setdefault(uri, {}).setdefault(rows.path, Counter())
+        file.update({_KEPT: total - dropped.total(), **dropped})
     outside = {"domain": found.unknown}
     if spec.groups is not None:
         outside["groups"] = block["group"]
@@ -332,12 +362,12 @@ def _try_readings(look: DataQuality, rows: Rows, columns: Columns, uri: str, *, 
 class _Spelled:
     """A public list, and what its labels become by differences that are easily overlooked."""
 
-    def __init__(self, listed: CodedDomain) -> None:
+    def __init__(self, listed: CodedDomain, read_as: set[str]) -> None:
         labels = listed.spellings()
         self._listed, self._forms = listed, {}
         if labels is not None:
             self._forms["spaces, capital letters or Unicode form: compare the spelling"] = _plain(labels)
-            self._forms["their encoding: they look like UTF-8 read as latin-1 or cp1252"] = _plain(_misread(labels))
+            self._forms[_OTHER_ENCODING] = _plain(_misread(labels, read_as))
 
     def misspelt(self, labels: pa.Array) -> Iterator[tuple[str, int]]:
         """The differences, and how many of the labels are outside the list only by each."""
@@ -353,7 +383,13 @@ def _plain(labels: pa.Array) -> pa.Array:
     return pc.utf8_lower(pc.utf8_trim_whitespace(pc.replace_substring_regex(one_form, r"[\s\p{Z}]+", " ")))
 
 
-def _misread(labels: pa.Array) -> pa.Array:
-    """Labels that are not plain ASCII as they are where their UTF-8 was read in another encoding."""
-    texts = [label.encode() for label in labels.to_pylist() if not label.isascii()]
-    return pa.array([text.decode(other, "ignore") for text in texts for other in ("latin-1", "cp1252")], pa.string())
+def _misread(labels: pa.Array, read_as: set[str]) -> pa.Array:
+    """Labels that are not plain ASCII as they are where they were written in UTF-8 or cp1252, and read in another."""
+    found = (
+        (text, text.encode(written, "ignore").decode(other, "ignore"))
+        for text in labels.to_pylist()
+        if not text.isascii()
+        for written in ("utf-8", "cp1252")
+        for other in read_as
+    )
+    return pa.array([form for text, form in found if form not in (text, "")], pa.string())

@@ -26,7 +26,7 @@ from private_topk.pipelines.sources.payloads import make_payload
 from private_topk.pipelines.sources.source import Source
 from private_topk.transforms.asked import counts_asked
 from private_topk.transforms.domain import check_columns
-from private_topk.transforms.errors import InputNotReady, InvalidArgument, literal, printable, verbatim
+from private_topk.transforms.errors import InputNotReady, InvalidArgument, literal, of_input, printable, verbatim
 from private_topk.transforms.history import Step
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.stated import number
@@ -315,7 +315,10 @@ def source_for(options: Options, *, watch: bool = False) -> Source:
         raise InvalidArgument("input", rule, "several inputs are for files that are all there")
     if table := next((place for place in places if place.startswith("bigquery://")), None):
         raise InvalidArgument("input", f"{verbatim(table)} does not go with other inputs, which are files")
-    sources = [_source_of_one(one, _columns_of(one), watch) for one in each]
+    sources = []
+    for place, one in enumerate(each, 1):
+        with of_input(place):
+            sources.append(_source_of_one(one, _columns_of(one), watch))
     return Inputs(cast(tuple[Files, ...], tuple(sources)), columns)
 
 

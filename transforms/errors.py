@@ -38,6 +38,8 @@ class InvalidArgument(ValueError):
 
     status = 2
     """The exit status of a command that it ends, if nothing was charged or started before."""
+    input: int | None = None
+    """The number of the input that it is about, from 1, where that is one of several (`of_input`)."""
 
     def __init__(self, field: str, rule: str, remedy: str = "", final: bool = False) -> None:
         self.field, self.rule, self.remedy, self.final = field, rule, remedy, final
@@ -73,6 +75,16 @@ def of_field(field: str) -> Iterator[None]:
         yield
     except InvalidArgument as error:
         raise error if error.field else type(error)(field, error.rule, error.remedy, error.final) from None
+
+
+@contextmanager
+def of_input(number: int) -> Iterator[None]:
+    """Refusals inside are about this input of several, counted from 1."""
+    try:
+        yield
+    except InvalidArgument as error:
+        error.input = number
+        raise
 
 
 class InputNotReady(InvalidArgument):

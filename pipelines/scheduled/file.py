@@ -167,8 +167,10 @@ class Scheduled:
         """A refusal at the line of the field that it is about, with the field's name in the file."""
         names = {option.name: name for name, option in self.fields.items()} | _NOT_FIELDS
         meant = [names[field] for field in error.fields() if field in names]
-        own = [f"{record}.{field}" for field in error.fields() for record in self.document.records()]
-        place = next((name for name in (*meant, *own) if name in self.document.fields), (meant or [otherwise])[0])
+        records = self.document.records() if error.input is None else [f"{INPUT}[{error.input}]"]
+        own = [f"{record}.{field}" for field in error.fields() for record in records]
+        places = (*meant, *own) if error.input is None else (*own, *meant, *records, INPUT)
+        place = next((name for name in places if name in self.document.fields), (meant or [otherwise])[0])
         where = self.document.error(place, "").rule
         rest = type(error)("", error.rule, error.remedy).shown(lambda field: (names | _ANOTHER).get(field, field))
         return type(error)(

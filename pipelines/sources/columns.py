@@ -179,12 +179,14 @@ class Rows(NamedTuple):
     """Columns of rows as their format stores them, null where a value is missing; texts may be bytes.
 
     `unreadable` marks the rows that the format itself could not read; None if there are none. `causes` counts what is
-    wrong with them, in words that hold nothing of a row, and costs only whoever asks.
+    wrong with them, in words that hold nothing of a row, and costs only whoever asks. `path` is their file, empty
+    where there is none.
     """
 
     columns: dict[str, pa.Array]
     unreadable: pa.Array | None = None
     causes: Callable[[], Mapping[str, int]] = dict
+    path: str = ""
 
 
 def block_of(

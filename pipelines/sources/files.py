@@ -32,7 +32,7 @@ from private_topk.pipelines.sources.names import keys_of
 from private_topk.pipelines.sources.source import BlockReader, DroppedRowsByReason, Source
 from private_topk.pipelines.sources.unchanged import Original
 from private_topk.transforms.completeness import with_receipt
-from private_topk.transforms.errors import InvalidArgument, crosses, of_field, verbatim
+from private_topk.transforms.errors import InvalidArgument, crosses, of_field, of_input, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.steps import WindowInto, flat_map
 from private_topk.transforms.windows import Period
@@ -167,12 +167,14 @@ class Inputs(Source):
     def check(self, period: Period | None) -> None:
         found: dict[object, int] = {}
         for number, each in enumerate(self.inputs):
-            for file in each.files:
-                first = found.setdefault(same_file(file.path), number)
-                if first != number:
-                    rule = f"{each.uri} has {file.path}, as {self.inputs[first].uri} has, so its rows would count twice"
-                    raise InvalidArgument("input", verbatim(rule), "give patterns that share no file")
-            each.check(period)
+            with of_input(number + 1):
+                for file in each.files:
+                    first = found.setdefault(same_file(file.path), number)
+                    if first != number:
+                        other = self.inputs[first].uri
+                        rule = f"{each.uri} has {file.path}, as {other} has, so its rows would count twice"
+                        raise InvalidArgument("input", verbatim(rule), "give patterns that share no file")
+                each.check(period)
 
     def read(self, period: Period | None) -> BlockReader:
         pieces = [piece for each in self.inputs for piece in each.pieces(period)]

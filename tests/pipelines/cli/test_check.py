@@ -156,8 +156,8 @@ class TestTheOperatorsLook:
         minutes = ["--value-column", "minutes", "--max-value", "60"]
         words = ["--domain-range", "0:9", "--k", "1", "--epsilon", "1", "--output", "x.csv", "--dry-run"]
         told = command("run", "--input", "rows.csv", *words, *dates, *minutes, "--show-dropped-rows").err
-        assert "100 or more of 'time' are like 99.99.9999\\x1b99:99, which is not read" in told, told  # as text
-        assert "100 or more of 'minutes' are like 99,9, which is not read" in told, told
+        assert "100 or more of 'time' are like '99.99.9999\\x1b99:99', which is not read" in told, told  # as text
+        assert "100 or more of 'minutes' are like '99,9', which is not read" in told, told
         assert SECRET not in told and "a" * len(SECRET) not in told
 
     @pytest.mark.parametrize(
@@ -189,12 +189,30 @@ class TestTheOperatorsLook:
         assert "in se.csv, 100 or more rows have items outside the domain that are in it but for spaces" in told, told
         assert "in de.csv, 100" not in told and SECRET not in told
 
-    @pytest.mark.parametrize("misread", ["latin-1", "cp1252"])
-    def test_items_whose_encoding_was_misread(self, folder: Path, misread: str) -> None:
+    def test_how_many_forms_are_not_named(self, folder: Path) -> None:
+        forms = ["o" * count for count in range(1, 13)]
+        write(folder / "rows.csv", rows_of(200 * 12, time=lambda time: f"{forms[time // 3600 % 12]}{time}"))
+        told = checked("--show-dropped-rows", rows="rows.csv").err
+        assert told.count("which is not read") == 10, told
+        assert "2 other forms that at least 100 are like are not read either\n" in told, told
+
+    @pytest.mark.parametrize(
+        ("written", "read", "told_of"),
+        [
+            ("utf-8", "latin-1", "notes and list"),
+            ("utf-8", "cp1252", "notes and list"),
+            ("utf-8", "cp1251", "list"),
+            ("cp1252", "cp1251", "list"),
+            ("cp1252", "latin-1", ""),  # is the same
+        ],
+    )
+    def test_items_whose_encoding_was_misread(self, folder: Path, written: str, read: str, told_of: str) -> None:
         write(folder / "items.txt", "Caf\u00e9\nscone\n")
-        write(folder / "rows.parquet", rows_of(item=lambda _: "Caf\u00e9".encode().decode(misread)))
-        told = checked("--show-dropped-rows").err
-        assert "that are in it but for their encoding: they look like UTF-8 read as latin-1 or cp1252" in told, told
+        lines = ["user,item,time", *(f"u{n},Caf\u00e9,2026-01-06" for n in range(150))]
+        (folder / "rows.csv").write_bytes("\n".join(lines).encode(written))
+        told = checked("--show-dropped-rows", f"--csv-encoding={read}", rows="rows.csv").err
+        assert ("items outside the domain that are in it but for their encoding" in told) is ("list" in told_of), told
+        assert ("rows have a user or an item with signs of UTF-8 read as" in told) is ("notes" in told_of), told
 
     @pytest.mark.parametrize(
         ("written", "words", "said"),
@@ -256,7 +274,7 @@ class TestTheOperatorsLook:
         ):
             write(folder / "rows.csv", rows_of(time=lambda _, time=time: time))
             told = checked("--show-dropped-rows", rows="rows.csv").err
-            assert f"100 or more of 'time' are like {like}, which is not read" in told, told
+            assert f"100 or more of 'time' are like '{like}', which is not read" in told, told
 
     @pytest.mark.parametrize(
         ("name", "line", "said"),
@@ -289,6 +307,20 @@ class TestTheOperatorsLook:
         assert "in good.parquet: 100 or more\n" in told, told
         assert "in old.parquet: 100 or more; outside the period: 100 or more, all; no row of it counts\n" in told, told
         assert "in gin.parquet: 100 or more; not in domain: 100 or more, fewer than half\n" in told, told
+
+    def test_files_of_an_input_none_of_whose_rows_counts(self, folder: Path) -> None:
+        """Each by what became of most of its rows; where no row of the input counts, no file is named."""
+        (folder / "logs").mkdir()
+        old = rows_of(20, time=lambda time: time - 86_400 * 365)
+        for number in range(12):
+            write(folder / f"logs/old-{number:02}.parquet", [*old, *rows_of(3, item=lambda _: "gin")])
+        write(folder / "logs/gin.parquet", rows_of(20, item=lambda _: "gin"))
+        assert "files of" not in checked("--show-dropped-rows", rows="logs/*").err
+        write(folder / "logs/good.parquet", [*old, *rows_of(1)])
+        told = checked("--show-dropped-rows", rows="logs/*").err
+        assert "  of 1 of 14 files of logs/* no row counts (not in domain): logs/gin.parquet\n" in told, told
+        named = ", ".join(f"logs/old-{number:02}.parquet" for number in range(10))
+        assert f"  of 12 of 14 files of logs/* no row counts (outside the period): {named} and 2 more\n" in told, told
 
     def test_groups_that_few_rows_have(self, folder: Path) -> None:
         """One is misspelt, one is written small, one has rows of unlisted items alone: each would be noise."""

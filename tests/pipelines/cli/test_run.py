@@ -189,7 +189,7 @@ def test_dropped_rows_are_reported_on_request(tmp_path: Path) -> None:
     ).split()
     told = command("run", *asked, "--show-dropped-rows", "--exact-counters")
     assert told.status == 0
-    assert "dropped rows (operator only, never publish; exact): not in domain 1, null 2" in told.err
+    assert "dropped rows (operator only, never publish; exact): not in domain 1, null 2; --dry-run" in told.err
     told = command("run", *asked, "--overwrite", "--show-dropped-rows")
     assert "dropped rows (operator only, never publish; fewer than 100 are not told): none" in told.err
     (tmp_path / "rows.csv").write_text("user,item\na,tea\n" + "b,\n" * 12_345 + "c,coal\n" * 99)
@@ -231,7 +231,7 @@ def test_a_terminal_is_told_of_dropped_rows_and_nothing_else_is(
         "--release-id r --output out.csv --overwrite"
     ).split()
     head = "dropped rows (operator only, never publish; fewer than 100 are not told): "
-    none = "; no row is left: this is pure noise\n"
+    none = "; no row is left: this is pure noise; --dry-run --show-dropped-rows tells why, and of which input\n"
     an_array = json.dumps([{"user": f"u{n}", "item": "tea"} for n in range(300)]) + "\n"
 
     def files() -> dict[str, bytes]:
@@ -295,7 +295,8 @@ def test_streams_and_reports_show_dropped_rows_on_a_terminal(tmp_path: Path, mon
     write(tmp_path / "key", "a key of the tests, which is no secret")
     write(tmp_path / "rows.csv", "user,item,time\n" + "u,tea,2026-01-05\nu,tea,2026-01-12\n" * 150)
     write(tmp_path / "weekly.yaml", WEEKLY)
-    none = "all of them; no row is left: this is pure noise\n"
+    more = "; --dry-run --show-dropped-rows tells why, and of which input\n"  # a stream's rows were not kept
+    none = f"all of them; no row is left: this is pure noise{more}"
     asked = (
         "--input rows.csv --domain items.txt --mechanism joint --k 1 --epsilon 1 --window 7d --from 2026-01-12 --to "
         "2026-01-19"
@@ -305,7 +306,7 @@ def test_streams_and_reports_show_dropped_rows_on_a_terminal(tmp_path: Path, mon
     done = on_a_terminal("stream", *asked, "--output", "stream/", "--output-format", "jsonl")
     assert done[0] == 0 and done[2].endswith(f": {late}\n"), done
     report = on_a_terminal("report", "weekly.yaml", "--window-end", "2026-01-12")
-    assert report[0] == 0 and report[2].endswith(f": {outside}\n")
+    assert report[0] == 0 and report[2].endswith(f": {outside}{more}")
     write(tmp_path / "rows.csv", "user,item,time\n")
     report = on_a_terminal("report", "weekly.yaml", "--window-end", "2026-01-19")
     assert report[0] == 0 and report[2].endswith(none)

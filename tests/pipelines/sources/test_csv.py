@@ -254,7 +254,7 @@ WIDTHS = {1: Header({"user": 0}, 1), 2: Header({"user": 0, "item": 1}, 2)}
 
 def outcome(text: bytes, width: int) -> Counter:
     """The rows, in whatever order, and how many are unreadable."""
-    columns, unreadable, _ = rows_of(text, WIDTHS[width])
+    columns, unreadable, *_ = rows_of(text, WIDTHS[width])
     bad = [False] * len(columns["user"]) if unreadable is None else unreadable.to_pylist()
     rows = zip(*(values.to_pylist() for values in columns.values()), strict=True)
     return Counter("unreadable" if is_bad else row for row, is_bad in zip(rows, bad, strict=True))
@@ -310,7 +310,7 @@ def test_a_line_with_another_number_of_columns_is_dropped(width: int) -> None:
     header = Header({"user": 0, "item": width - 1}, width)
     line = b",".join([b"u", *[b'"x,y"'] * (width - 2), b"i"])
     for lines, bad in (([line] * 3, 0), ([line, b'"', line[2:], b"z," + line, line, line], 3)):
-        columns, unreadable, _ = rows_of(b"\n".join(lines), header)
+        columns, unreadable, *_ = rows_of(b"\n".join(lines), header)
         rows = list(zip(columns["user"].to_pylist(), columns["item"].to_pylist(), strict=True))
         assert rows == [(b"u", b"i")] * 3 + [(None, None)] * bad
         assert (unreadable.to_pylist() if unreadable else []) == ([False] * 3 + [True] * 3 if bad else [])

@@ -428,6 +428,29 @@ def test_a_mistake_in_a_report_names_its_line_and_its_input(tmp_path: Path, inpu
     assert f"eight.yaml:{line}: " in done.err, done.err
 
 
+@pytest.mark.parametrize(
+    ("inputs", "line"),
+    [
+        ("\n  - {input: a.csv, time_column: at}\n  - {input: b.csv, time_column: at}\n  time_column: at", 5),
+        ("\n  - {input: a.csv, time_column: at}\n  - {input: b.csv}\n  time_column: time", 6),
+        ("\n  - {input: a.csv, time_column: at}\n  - {input: b.csv}", 5),
+        ("\n  - {input: a.csv, time_column: at}\n  - b.csv", 3),
+        ("\n  - {input: a.csv, time_column: at}\n  - {input: a.csv, time_column: at}", 5),
+        ("\n  - {input: a.csv, constants: {at: x}}\n  - {input: b.csv, constants: {none: x}}\n  time_column: at", 5),
+    ],
+)
+def test_a_mistake_about_one_of_several_inputs_names_the_line_of_that_one(
+    tmp_path: Path, inputs: str, line: int
+) -> None:
+    """Though another input, or what holds for all, has the same field."""
+    by_country(tmp_path)
+    for name, time in (("a.csv", "at"), ("b.csv", "zeit")):
+        (tmp_path / name).write_text(f"user,item,country,{time}\nu,tea,de,2026-01-06\n")
+    write(tmp_path / "eight.yaml", REPORT.format(inputs=inputs))
+    done = command("report", "eight.yaml", "--window-end", "2026-01-12")
+    assert done.status == 2 and f"eight.yaml:{line}: source." in done.err, done.err
+
+
 def test_paths_in_a_report_start_at_its_folder_and_know_the_period(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     write(tmp_path / "in" / "2026-01-05.jsonl", [{**row, "country": "de"} for row in ROWS])

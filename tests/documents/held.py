@@ -159,7 +159,7 @@ def dirty_rows(world: World) -> None:
         "ed,tea,2026-01-05 10 +01,",
         "ed,tea,2026-01-05 10:00 -0130,",
         "ed,tea,05.01.2026,",
-        "monitor-1,tea,06.01.2026 11:01,",
+        "Monitor-1,tea,06.01.2026 11:01,",
         "cy,tea,06.01.2026 11:02,Googlebot/2.1",
         " ,tea,06.01.2026 11:03,",
         "di,tea,25.10.2026 02:30,",
@@ -194,6 +194,7 @@ def dirty_rows(world: World) -> None:
     (world.folder / "raw.jsonl").write_bytes(b"\n".join(objects))
     table = pl.DataFrame({"user": [12], "item": ["Tea "], "time": [datetime(2026, 1, 5, 10)], "agent": [None]})
     table.write_parquet(world.folder / "raw.parquet")
+    table.with_columns(agent=pl.lit("Mozilla/5.0")).write_avro(world.folder / "raw.avro")
     (world.folder / "menu.csv").write_text('item\nCafe\u0301 Noir\nTea\ntea \n"Tea, ""Hot"""\n', "utf-8")
 
 
@@ -201,7 +202,7 @@ def one_spelling(world: World) -> None:
     rows = pl.read_parquet(world.folder / "plays.parquet")
     times = [f"{time:%d. %H:%M:%S}" for time in rows["time"]]
     assert list(zip(rows["user"], rows["item"], times, strict=True)) == [
-        ("ana", "caf\u00e9 noir", "05. 08:30:00"),
+        ("Ana", "caf\u00e9 noir", "05. 08:30:00"),
         ("ana", "caf\u00e9 noir", "05. 09:00:30"),
         ("bo", "caf\u00e9 noir", "06. 09:00:00"),
         ("bo", 'tea, "hot"', "06. 11:00:00"),
@@ -220,7 +221,9 @@ def one_spelling(world: World) -> None:
         ("hal", "tea", "05. 11:00:00"),
         ("hal", "tea", "05. 10:00:00"),
         ("12", "tea", "05. 10:00:00"),
+        ("12", "tea", "05. 10:00:00"),
     ]
+    assert rows["country"].to_list() == ["DE"] * 12 + ["FR", "IE"] + ["SE"] * 4 + ["IE", "PT"]
     listed = pl.read_csv(world.folder / "catalogue.csv", infer_schema=False)["item"].to_list()
     assert listed == ["caf\u00e9 noir", "tea", 'tea, "hot"']
 
@@ -229,6 +232,7 @@ OUTCOMES = """\
 latin.csv, kept, 1
 latin.csv, unreadable line, 1
 quoted.csv, kept, 1
+raw.avro, kept, 1
 raw.csv, bot, 1
 raw.csv, kept, 12
 raw.csv, monitor, 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from datetime import UTC
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -33,7 +35,7 @@ def test_every_form_of_a_time(page: dict[str, Any]) -> None:
     zones = ["", " UTC", "Z", "z", " Z", "+01", " +01", "+0130", " -0130", "-01:30", " -01:30"]
     times = [f"2026-01-05{hour}{zone}" for hour in hours for zone in zones]
     times += ["2026-01-05", "1767607200", "1767607200.5", "2026-02-30", "2026-01-05T25", "yesterday"]
-    read = page["source"]("x", frame(times), "UTC", [])["time"]
+    read = page["source"]("x", "DE", frame(times), "UTC", [])["time"]
     expected = to_microseconds(pa.array(times, pa.large_string()), "s").cast(pa.timestamp("us", UTC))
     assert dict(zip(times, read, strict=True)) == dict(zip(times, expected.to_pylist(), strict=True))
     assert read.null_count() == 3
@@ -42,5 +44,17 @@ def test_every_form_of_a_time(page: dict[str, Any]) -> None:
 @pytest.mark.parametrize("user", [7.0, True, b"ana"])
 def test_users_that_a_text_would_make_other_people_of(page: dict[str, Any], user: object) -> None:
     with pytest.raises(TypeError, match="cast users and items to String or Int64"):
-        page["source"]("x", frame(["2026-01-05"], user), "UTC", [])
-    assert page["source"]("x", frame(["2026-01-05"], 7), "UTC", [])["user"].to_list() == ["7"]
+        page["source"]("x", "DE", frame(["2026-01-05"], user), "UTC", [])
+    assert page["source"]("x", "DE", frame(["2026-01-05"], 7), "UTC", [])["user"].to_list() == ["7"]
+
+
+@pytest.mark.parametrize("text", ["", "\n", "user,item\n", "User,Item,Time\nana,tea,2026-01-05\n", "user\nana\n"])
+@pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz", "rows.jsonl"])
+def test_a_file_without_rows_or_without_the_names_stops_nothing(
+    page: dict[str, Any], tmp_path: Path, name: str, text: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    rows = page["source"]("x", "DE", page["from_lines"](str(path)), "UTC", [])
+    assert rows["item"].to_list() == [None] * len(rows) and rows["country"].to_list() == ["DE"] * len(rows)
+    assert rows["unreadable"].to_list() == [not user for user in rows["user"]]

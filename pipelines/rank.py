@@ -89,7 +89,8 @@ def rank(
         user, item: names of columns, of texts, whole numbers or UUIDs. A list of names, as in ["country", "title"],
             makes an item of several columns: a list of them is then one of tuples, or a frame with these columns.
         time: with a period: the name of the column of times, by default "time". What its values mean is what they mean
-            in a file (docs/formats.md): without a zone they are UTC, which is refused where windows have another one.
+            in a file (docs/formats.md): without a zone they are UTC. Where windows have another one, a column of such
+            timestamps is refused, and of a column of texts that is told on stderr.
         time_unit: what a plain number in the time column counts since 1970 UTC: s, ms, us or ns. A column of numbers
             needs it; numbers written as text are seconds without it.
         period: the declared windows, such as `Period.of("2026-01-05", "2026-02-02", "7d")`: each is ranked, empty or
@@ -275,6 +276,7 @@ class Rankings:
                 "", "to_pandas() needs pandas", "`pip install pandas`, or take .to_polars()"
             ) from None
 
+    @by_signature
     def plot(self, group: str | None = None) -> Picture:
         """A picture of the places over the windows; of one window, of its list, with published counts and their noise.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TextIO
 
-from private_topk.transforms.errors import InvalidArgument, did_you_mean, verbatim
+from private_topk.transforms.errors import InvalidArgument, by_signature, did_you_mean, verbatim
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -140,6 +140,7 @@ def _module(name: str) -> ModuleType:
     return import_module(RUNNERS[name_of(name)])
 
 
+@by_signature
 def prepare(name: str, arguments: Sequence[str]) -> Launch:
     """Prepare a runner, by its name (`direct`) or Beam's name for it (`DirectRunner`).
 

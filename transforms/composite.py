@@ -50,6 +50,12 @@ def names_of(field: str, role: str, given: object, what: str = "column") -> tupl
     return names
 
 
+def as_a_list(names: Sequence[str]) -> str:
+    """The remedy where nothing has a name of these that may be several, written with commas; empty without one."""
+    written = next((name for name in names if "," in name), "")
+    return f"several are a list: {[part.strip() for part in written.split(',')]}" if written else ""
+
+
 def published(role: str, names: tuple[str, ...]) -> tuple[str, ...]:
     """The names of the columns in which items or groups are published: their role, or those of several columns."""
     return names if len(names) > 1 else (role,)

@@ -16,6 +16,8 @@ from contextvars import ContextVar
 from apache_beam.metrics import Metrics
 from apache_beam.metrics.metric import MetricResults, MetricsFilter
 
+from private_topk.transforms.errors import by_signature
+
 _NAMESPACE, _DROPPED, _ROUNDED = "private_topk", "operator_only_dropped_rows_", "_at_least"
 _MARKS = _DREW, _HAD_ROWS = "operator_only_workers_that_drew", "operator_only_workers_with_rows_left"
 _EMPTY, _MAX_NAMED = "operator_only_rankings_of_nothing", 100
@@ -152,6 +154,7 @@ class EmptyRankings:
             self._metric.add(name)
 
 
+@by_signature
 def read_dropped_rows(metrics: MetricResults) -> dict[str, str]:
     """The dropped rows, from the metrics of a job, by reason: an exact count, or the largest size reached."""
     counts: Counter[str] = Counter()

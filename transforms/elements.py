@@ -33,7 +33,7 @@ from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.windowed_value import WindowedValue
 
-from private_topk.transforms.composite import composite, names_of, published
+from private_topk.transforms.composite import as_a_list, composite, names_of, published
 from private_topk.transforms.errors import InvalidArgument, kind_shown, literal, verbatim
 from private_topk.transforms.labels import is_label
 from private_topk.transforms.metric import NUMERAL, USERS, Score
@@ -259,7 +259,8 @@ class ElementSchema:
             return InvalidArgument("", rule, literal(remedy))
         names = ", ".join(f"{role}='{_EXAMPLES[role]}'" for role in dict.fromkeys(self._roles))
         more = "" if len(self._roles) > 2 else ": a group or an amount as well needs groups=... or amounts=..."
-        remedy = f"name the fields, such as PrivateTopK(..., {names}), or map each to a tuple{more}"
+        several = as_a_list([name for role, name in self._fields if role in ("item", "group")])
+        remedy = several or f"name the fields, such as PrivateTopK(..., {names}), or map each to a tuple{more}"
         got = f"got an element of type {verbatim(shown)}, as Beam knows it"
         return InvalidArgument("", f"PrivateTopK takes {verbatim(wanted)}, {got}", literal(remedy))
 

@@ -9,15 +9,17 @@ import base64
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from decimal import Decimal
 from difflib import get_close_matches
 from fractions import Fraction
 from functools import wraps
 from inspect import Parameter, isgeneratorfunction, signature
 from itertools import chain
-from types import MappingProxyType
-from typing import Any, TypeVar
+from numbers import Integral, Real
+from types import MappingProxyType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 _OTHER = re.compile(r"\{\{|\}\}|\{([a-z_]+)\}")
 
@@ -123,6 +125,8 @@ _Class = TypeVar("_Class", bound=type)
 _Door = TypeVar("_Door", bound=Callable[..., Any])
 _NONE: Mapping[str, Any] = MappingProxyType({})
 _FLAGS: Mapping[Any, Any] = {"bool": bool, "bool | None": bool | None, bool | None: bool | None}
+
+_NUMBERS: Mapping[Any, Any] = {int: Integral, float: Real | Decimal, Fraction: Real | Decimal}
 
 
 class WorkerRefusal(RuntimeError):
@@ -243,7 +247,7 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - parameters differ in type
     return value if isinstance(value, int | float | str | bool | None) else str(value)
 
 
-_MIN = 3
+_MIN, _NEAR = 3, 0.75
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
@@ -257,7 +261,7 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
     near = (
         sorted(begun, key=len)[:1]
         or get_close_matches(word, kin, n=1, cutoff=0.5)
-        or get_close_matches(word, names, n=1)
+        or get_close_matches(word, names, n=1, cutoff=_NEAR)
     )
     return f"did you mean {names[near[0]]}?" if near else otherwise
 
@@ -275,7 +279,8 @@ def by_signature(
 ) -> _Door:
     """The same function, or class: arguments that its signature does not fit are refused, with the nearest.
 
-    Refusals do not show the way to where they arose.
+    An argument of another kind than its annotation says may be refused inside in better words. Where it ends in a
+    TypeError or an AttributeError instead, it is refused by its kind. Refusals do not show the way to where they arose.
 
     Args:
         more: the types of what its `**` takes, by names. `help` shows these too.
@@ -314,6 +319,15 @@ def by_signature(
                 return InvalidArgument(name, "must be given", remedy)
         return None
 
+    def of_another_kind(args: tuple[Any, ...], given: Mapping[str, Any]) -> InvalidArgument | None:
+        hints = {**get_type_hints(door), **more}
+        for name, value in takes.bind(*args, **given).arguments.items():
+            if not _fits(value, hints.get(name, Any)):
+                kinds = takes.parameters[name].annotation
+                shown = kinds if isinstance(kinds, str) else getattr(kinds, "__name__", str(kinds))
+                return InvalidArgument(name, f"must be {shown}, got {type(value).__name__}")
+        return None
+
     @wraps(door)
     def refusing(*args: Any, **given: Any) -> Any:  # noqa: ANN401 - of any door
         refusal = misfit(args, given)
@@ -322,7 +336,24 @@ def by_signature(
                 return door(*args, **given)
             except InvalidArgument as inside:
                 refusal = inside.renamed(argument)
+            except (TypeError, AttributeError):
+                refusal = of_another_kind(args, given)
+                if refusal is None:
+                    raise
         raise refusal  # outside the handler, so that it has no context
 
     refusing.__signature__ = takes  # type: ignore[attr-defined]
     return refusing  # type: ignore[return-value]
+
+
+def _fits(value: object, hint: Any) -> bool:  # noqa: ANN401 - an annotation
+    """Whether a value is of a kind that an annotation names; of what it holds nothing is known."""
+    hint = _NUMBERS.get(hint, hint)
+    kind = get_origin(hint) or hint
+    if isinstance(hint, UnionType) or kind is Union:
+        return any(_fits(value, one) for one in get_args(hint))
+    if kind in (Iterable, Sequence) and isinstance(value, str | bytes | Mapping):
+        return False
+    with suppress(TypeError):  # a protocol, which classes do not name
+        return not isinstance(kind, type) or isinstance(value, kind)
+    return True

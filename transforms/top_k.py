@@ -163,6 +163,12 @@ class PrivateTopK(beam.PTransform):
 
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # (user, item), with a group or a value too  ->  block  ->  Ranking
+        if not isinstance(pairs, beam.PCollection):
+            raise InvalidArgument(
+                "",
+                "PrivateTopK is applied to one PCollection of elements, neither to a pipeline itself nor to several",
+                "as in pipeline | beam.Create(pairs) | PrivateTopK(...); beam.Flatten() joins several",
+            )
         kinds, spec = self._schema.check(pairs.element_type), self.top_k
         check_digits("domain", kinds.get("item"), spec.domain)
         if spec.groups is not None:

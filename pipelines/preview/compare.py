@@ -430,7 +430,7 @@ def offered(
 def _check_expected(expected: object) -> None:
     """Raise InvalidArgument unless this is public knowledge of counts; of groups, of each."""
     groups = list(expected.values()) if isinstance(expected, Mapping) else [expected]
-    wrong = [value for value in groups if not (hasattr(value, "histogram") and hasattr(value, "summary"))]
+    wrong = [value for value in groups if not isinstance(value, Expected)]
     if wrong or not groups:
         got = type(wrong[0]).__name__ if wrong else "an empty dict"
         raise InvalidArgument(

@@ -17,7 +17,7 @@ from fractions import Fraction
 from functools import cache
 from itertools import groupby, product
 from numbers import Real
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from private_topk.transforms.asked import score_of
 from private_topk.transforms.errors import InvalidArgument, by_signature, did_you_mean, kind_shown, verbatim
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, check_counts
-from private_topk.transforms.metric import USERS, Score
+from private_topk.transforms.metric import USERS, Amounts, Score
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
@@ -57,6 +57,7 @@ _GROWTH = 1.001
 _MAX_ITEMS, _MAX_USERS, _MAX_GROUPS = 10**12, 10**12, 10**5
 
 
+@runtime_checkable
 class Expected(Protocol):
     """The counts that are expected of one window. All of it is public."""
 
@@ -87,10 +88,16 @@ class InAmounts:
     """
 
     expected: Expected
-    amounts: Score
+    amounts: Amounts
     each: Fraction | float | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.expected, Expected):
+            raise InvalidArgument(
+                "expected",
+                f"must be counts of users, got {type(self.expected).__name__}",
+                "such as Reaches(...); of groups each has InAmounts of its own",
+            )
         most = self.amounts.most
         if self.each is not None and not 0 < self.each <= most:
             raise InvalidArgument(
@@ -190,6 +197,7 @@ class Reaches:
         """How many items every user has, where at most so many are counted: a whole number."""
         return max(1, round(min(self.items_per_user, most)))
 
+    @by_signature
     def in_groups(self, sizes: Sequence[int] | Mapping[str, int]) -> dict[str, Reaches]:
         """The shape of each group, the largest first: as this one, with a number of users of its own."""
         named = sizes if isinstance(sizes, Mapping) else enumerate(sorted(sizes, reverse=True), 1)
@@ -394,7 +402,7 @@ def expected_counts(options: Options, given: Mapping[str, Any], items: int | Non
                 "amount", "goes with {max_value} and with numbers of users", "sums of amounts need none"
             )
         expected = _public_counts(options, given["counts"], said)
-        return {"": expected if score == USERS else InAmounts(expected, score)}
+        return {"": InAmounts(expected, score) if isinstance(score, Amounts) else expected}
     return expected_of(options["like"], items, declared_period(options), score, given.get("amount"))
 
 
@@ -500,7 +508,9 @@ def expected_of(
             "what a user adds to an item on average, as amount=12 in a shape, goes with {max_value}, and "
             "must be given with it",
         )
-    return by_group if score == USERS else {name: InAmounts(one, score, each) for name, one in by_group.items()}
+    if not isinstance(score, Amounts):
+        return by_group
+    return {name: InAmounts(one, score, each) for name, one in by_group.items()}
 
 
 def _shape_of(shape: Mapping[str, Any], items: int | None) -> ByGroup:

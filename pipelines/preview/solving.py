@@ -9,7 +9,7 @@ from fractions import Fraction
 from private_topk.pipelines.preview.expected import Expected, counts_of
 from private_topk.pipelines.preview.outlook import NOISE, Draws
 from private_topk.pipelines.question import Question
-from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.errors import InvalidArgument, by_signature
 from private_topk.transforms.mechanisms.registry import name_of
 
 _EPSILONS = [Fraction(Decimal(digits).scaleb(decade - 1)) for decade in range(-4, 3) for digits in range(10, 100)]
@@ -23,6 +23,7 @@ def tell_nobody(name: str) -> None:
     """For whoever does not want to know what is being tried."""
 
 
+@by_signature
 def least_epsilon(
     expected: Expected, questions: Iterable[Question], recall: float, tell: Callable[[str], None] = tell_nobody
 ) -> Question:
@@ -55,6 +56,7 @@ def least_epsilon(
     return found
 
 
+@by_signature
 def largest_k(
     expected: Expected, questions: Iterable[Question], recall: float, tell: Callable[[str], None] = tell_nobody
 ) -> Question:

@@ -125,7 +125,8 @@ def what_lies(
 
 
 def _in_the_way(path: str, pair: Pair, rule: str) -> Lying:
-    why = InvalidArgument("output", rule, "give another path, or {overwrite}")
+    each = "" if pair.manifest is None else "it holds another draw, and each costs, overwritten or not: "
+    why = InvalidArgument("output", rule, f"{each}give another path, or {{overwrite}}")
     whose = "" if pair.manifest is None else str(pair.manifest.release_id)
     return Lying(path, "another release", whose, 0, pair, why, replaceable=True)
 

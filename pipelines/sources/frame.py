@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -34,7 +35,7 @@ from private_topk.runners import Launch
 from private_topk.transforms.completeness import with_receipt
 from private_topk.transforms.errors import InvalidArgument, crosses, verbatim
 from private_topk.transforms.release import ReleaseKey
-from private_topk.transforms.types import is_missing, is_text, label_of
+from private_topk.transforms.types import is_missing, is_text, kind_of, label_of
 from private_topk.transforms.windows import Period
 
 if TYPE_CHECKING:
@@ -83,6 +84,9 @@ class Frame(Source):
                 verbatim(f"has no zone in column {name!r} and would be read as UTC, but windows are in {period.zone}"),
                 f'say the zone: .dt.tz_localize("{period.zone}") in pandas, .dt.replace_time_zone(...) in polars',
             )
+        if not pa.types.is_timestamp(kind) and not getattr(kind_of(kind), "counts", False):
+            told = f"time: texts without a zone are read as UTC, and windows are in {period.zone}"
+            print(told, file=sys.stderr)  # whether there are any is private
 
     def check_runner(self, launch: Launch) -> None:
         if launch.remote or launch.name != "direct":

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from private_topk.pipelines.sources.columns import ROLES, Columns, Rows
+from private_topk.transforms.composite import as_a_list
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, refused, verbatim
 
 _MAX = 50
@@ -69,7 +70,7 @@ def check_names(
         told = sorted({*map(str, known)} | keys)
         more = f" and {len(told) - _MAX} more" if len(told) > _MAX else ""
         rule = f"{name!r} is no column of {where}: it has {', '.join(told[:_MAX]) or 'none'}{more}"
-        remedy = _with_names(named, told) if told else ""
+        remedy = as_a_list([name] if role in ("item", "group") else []) or _with_names(named, told) if told else ""
     raise InvalidArgument(named[name], verbatim(rule), "; ".join(filter(None, (remedy, hint))))
 
 

@@ -297,6 +297,7 @@ MISTAKES: dict[str, tuple[object, dict[str, Any], str, str]] = {
     "a list": ([(SECRET, "b")], {}, "rows", "must be a table, got list: give a polars or pandas frame"),
     "a number": (7, {}, "rows", "must be a table, got int"),
     "no such column": (ROWS, {"user": "user"}, "user", "'user' is no column of the table: it has listener"),
+    "columns with a comma": (ROWS, {"item": "track,title"}, "item", "several are a list: ['track', 'title']"),
     "all columns in the index": (
         pd.DataFrame({"listener": [SECRET], "track": ["b"]}).set_index(["listener", "track"]),
         {},
@@ -390,6 +391,16 @@ def test_times_of_no_zone_are_refused_where_windows_have_one(kind: str) -> None:
         there = late.with_columns(pl.col("time").dt.replace_time_zone("Europe/Berlin"))
         assert rank(there, **asked, period=Period.of(**week, time_zone="America/New_York"))
         assert rank(late, **asked, period=Period.of(**week))
+
+
+def test_texts_without_a_zone_are_said_to_be_utc_where_windows_have_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whichever they are: that some text lacks a zone is private, and each is read by itself."""
+    zone, week = "Europe/Berlin", ("2026-01-05", "2026-01-12", "week")
+    for time_zone, text in ((zone, "2026-01-06 10:00"), (zone, "2026-01-06T10:00+01"), ("UTC", "")):
+        rows = pl.DataFrame({"user": ["ann"], "item": ["tea"], "time": [text]})
+        rank(rows, 1, Joint(1.0), ["tea"], period=Period.of(*week, time_zone=time_zone))
+        told = f"time: texts without a zone are read as UTC, and windows are in {zone}\n" in capsys.readouterr().err
+        assert told == (time_zone != "UTC")
 
 
 @pytest.mark.parametrize("source", ["file:missing.key", "env:NOPE"])
@@ -783,7 +794,7 @@ def test_files_are_those_of_a_run(tmp_path: Path) -> None:
         ranked(counts=0.5).write(path, overwrite=True)
     with refused("path", "must end with one of .avro, .csv, .jsonl, .ndjson, .parquet: other kinds of files are"):
         found.write(tmp_path / "ranking.xlsx")
-    with refused("path", "exists and is kept"):
+    with refused("path", "is kept: it holds another draw, and each costs, overwritten or not: give another path, or"):
         rank(PLAYS, 2, Joint(1.0), ["tea", "cake"]).write(path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ranking.csv", "ranking.manifest.json"]
 

@@ -308,7 +308,7 @@ def test_a_local_runner_whose_metrics_lose_bundles_gives_none() -> None:
     [
         ("r", {"k": 1}, "before", "release_id is taken: .*ranking.csv is of r with k 1 (now 2): ask the same again"),
         ("r", {}, "before", None),
-        ("r", {"id": "s"}, "before", "output .*ranking.csv exists and is kept: give another path, or overwrite"),
+        ("r", {"id": "s"}, "before", "output .*ranking.csv exists and is kept: it holds another draw, and each"),
         ("r", {"id": "s", "overwrite": True}, "after", "another run has replaced the ranking in .*: s lies there now"),
     ],
 )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import apache_beam as beam
 import polars as pl
 import pytest
 
@@ -27,18 +28,21 @@ from private_topk import (
     rank,
 )
 from private_topk.pipelines.budget import Budget, Ledger, Request
-from private_topk.pipelines.preview import PublicCounts, Reaches, Released
+from private_topk.pipelines.preview import InAmounts, PublicCounts, Reaches, Released, least_epsilon
+from private_topk.runners import prepare
+from private_topk.transforms.counters import read_dropped_rows
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import MECHANISMS, RandomBits
 
 DOORS: list[Callable[..., Any]] = [
     *(Amounts, CountBudget, Groups, Period.of, PrivateTopK, RangeDomain, Release, UnknownDomain, preview, rank),
-    *(Budget.of, Ledger, Request.of, PublicCounts, Reaches),
+    *(Budget.of, Ledger, Request.of, PublicCounts, Reaches, least_epsilon, prepare, read_dropped_rows),
     *MECHANISMS.values(),
 ]
 
 ROWS = pl.DataFrame({"user": ["private ann"], "item": ["private tea"], "time": ["private noon"]})
 ASKED: dict[str, Any] = {"k": 1, "epsilon": 1.0, "domain": ["a", "b"]}
+SHAPE = Reaches({1: 0.9, 2: 0.5}, 2, 10)
 GIVEN = {
     "a frame": ROWS,
     "a frame of pandas": ROWS.to_pandas(),
@@ -110,6 +114,18 @@ def test_every_door_refuses_what_its_signature_does_not_fit(door: Callable[..., 
         (lambda: rank(ROWS, **ASKED, unknown_domain="no"), "unknown_domain must be True or False, got str"),
         (lambda: Period.of("2026-01-05", "2026-01-19", "7d", to_date="no"), "to_date must be True or False, got str"),
         (lambda: Released(None), "noisy_counts must be numbers, got NoneType: give those of one ranking"),
+        (lambda: beam.Pipeline() | PrivateTopK(**ASKED), "neither to a pipeline itself nor to sev"),
+        (lambda: InAmounts(SHAPE, 5, 3), "amounts must be Amounts, got int"),
+        (lambda: InAmounts({"DE": SHAPE}, Amounts(5)), "expected must be counts of users, got dict: such as Reaches"),
+        (lambda: SHAPE.in_groups(5), "sizes must be Sequence[int] | Mapping[str, int], got int"),
+        (lambda: SHAPE.in_groups("5"), "sizes must be Sequence[int] | Mapping[str, int], got str"),
+        (lambda: preview(SHAPE, 1, 1.0, tell=5), "tell must be Callable[[str], None], got int"),
+        (lambda: preview(SHAPE, 1, 1.0, max_items_per_user="5"), "max_items_per_user must be int | None, got str"),
+        (lambda: least_epsilon(SHAPE, {"joint": 1}, 0.9), "questions must be Iterable[Question], got dict"),
+        (lambda: Period.of("2026-01-05", "2026-01-19", "7d", slide=1), "slide must be str | timedelta | None, got int"),
+        (lambda: Period.of("2026-01-05", "2026-01-19", time_zone=None), "time_zone must be str, got NoneType"),
+        (lambda: read_dropped_rows(None), "metrics must be MetricResults, got NoneType"),
+        (lambda: prepare(None, []), "name must be str, got NoneType"),
         (lambda: Budget.of("plays", "1"), "epsilon must be a positive finite number, got '1'"),
         (lambda: Budget.of("plays", 1, "0"), "delta must be at least 0 and below 1, got '0'"),
     ],
@@ -131,8 +147,7 @@ def test_a_checked_class_is_the_same_class() -> None:
 @pytest.mark.parametrize("door", [rank, PrivateTopK, preview], ids=lambda door: door.__qualname__)
 def test_rows_in_the_place_of_another_argument_are_refused_and_not_shown(door: Callable[..., Any], given: str) -> None:
     """As in `rank(rows, user=rows["user"], ...)`, whose refusal printed the users."""
-    public = Reaches({1: 0.9, 2: 0.5}, 2, 10)
-    first: dict[str, Any] = {"rank": {"rows": ROWS}, "preview": {"expected": public}}.get(door.__name__, {})
+    first: dict[str, Any] = {"rank": {"rows": ROWS}, "preview": {"expected": SHAPE}}.get(door.__name__, {})
     lists = ("rows", "domain", "groups", "mechanism")
     for name in inspect.signature(door).parameters.keys() - lists:
         with pytest.raises(InvalidArgument) as caught:

@@ -395,6 +395,8 @@ def test_the_refusal_names_the_fields_that_are_asked_for() -> None:
         InvalidArgument, match="of user, item, country, as Beam knows it: name the fields, .*, group='country'"
     ):
         rows | PrivateTopK(1, Joint(epsilon=1.0), ["tea"], groups=["FR"])
+    with pytest.raises(InvalidArgument, match="as Beam knows it: several are a list: .'item', 'country'.$"):
+        rows | "Comma" >> PrivateTopK(1, Joint(epsilon=1.0), ["tea"], item="item,country")
     with pytest.raises(InvalidArgument, match="as Beam knows it: .* as well needs groups=... or amounts=..."):
         triples = beam.Pipeline() | create([("ana", "tea", 1)])
         triples | beam.Map(lambda row: row[:2]) | PrivateTopK(1, Joint(epsilon=1.0), ["tea"])

@@ -95,6 +95,11 @@ def test_an_unlike_name_gets_the_remedy_and_no_suggestion(word: str) -> None:
     assert did_you_mean(word, []) == ""
 
 
+@pytest.mark.parametrize("word", ["user", "item", "item,country"])
+def test_a_name_that_shares_some_letters_is_not_near(word: str) -> None:
+    assert did_you_mean(word, ["customer", "title", "country"]) == ""
+
+
 class _Holds(beam.DoFn):
     BAG, END = BagStateSpec("bag", BytesCoder()), TimerSpec("end", TimeDomain.WATERMARK)
 

@@ -73,15 +73,16 @@ class UnknownDomainMechanism(Mechanism):
         in the public order of the items, and answers the same when given more.
 
         Raises:
-            InvalidArgument: kbar is less than k, or above 10,000,000.
+            InvalidArgument: kbar is less than k, or above 10,000,000; where it follows from k, that is too large.
         """
         kbar = self.parameter("kbar") or self.default_kbar(k)
         if kbar < k:
             rule = f"must be at least k, got kbar = {kbar} and k = {k}"
             raise InvalidArgument("kbar", rule, "leave it out for a default")
         if kbar > _MAX_KBAR:
-            chosen = f"kbar = {kbar}" if self.parameter("kbar") else f"k = {k}, for which it is {kbar}"
-            raise InvalidArgument("kbar", f"must be at most {_MAX_KBAR}, got {chosen}", "choose a smaller one")
+            name, given = ("kbar", kbar) if self.parameter("kbar") else ("k", k)
+            rule = f"must be at most {_MAX_KBAR * given // kbar} in an unknown domain, got {given}"
+            raise InvalidArgument(name, rule, "choose a smaller one")
         return kbar
 
     def head(self, k: int) -> int:

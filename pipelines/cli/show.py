@@ -143,7 +143,7 @@ def _charged_too(report: PublishedReport, books: Books) -> Iterator[str]:
         for entry in books.charges
         if within[0].start <= entry.windows.runs[0].start and entry.windows.runs[-1].end <= within[-1].end
     )
-    return charged_too(charges, here)
+    return charged_too(charges, here, "of which no manifest is here")
 
 
 def _titled(report: PublishedReport, arguments: Namespace) -> PublishedReport:

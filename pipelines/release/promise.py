@@ -137,14 +137,14 @@ def series_of(published: Iterable[Manifest]) -> Manifest:
     return msgspec.structs.replace(first, **facts)
 
 
-def charged_too(charges: Iterable[Entry], here: Collection[str]) -> Iterator[str]:
-    """What a ledger has of the reports of these releases and of no manifest, such as a lost correction."""
+def charged_too(charges: Iterable[Entry], here: Collection[str], why: str) -> Iterator[str]:
+    """What else a ledger has of the reports of these releases, such as a lost correction."""
     names = {name.partition("/")[0] for name in here}
     gone = [
         one.release_id for one in charges if one.release_id not in here and one.release_id.partition("/")[0] in names
     ]
     if gone:
-        yield f"The ledger has charged {', '.join(gone)} too, of which no manifest is here."
+        yield f"The ledger has charged {', '.join(gone)} too, {why}."
 
 
 def first_start(manifest: Manifest) -> tuple[bool, Any]:

@@ -120,7 +120,8 @@ class ScheduledReport(Periods):
         with self._pointing():
             published = cache(lambda: tuple(self._published()))
             facts = [*dry_run(report, launch, published), ("recall", self._forewarn(report, number))]
-            facts += (("lost", told) for told in charged_too(self._charges(), self._counted(report, published())))
+            counted, why = self._counted(report, published()), "which this promise does not count"
+            facts += (("lost", told) for told in charged_too(self._charges(), counted, why))
             facts += self._since(report.manifest, self._last(number, _NEARBY))
             facts += (fact[:2] for fact in self._future_charges(report, number))
             tell(report, facts)
@@ -190,8 +191,10 @@ class ScheduledReport(Periods):
             yield from (fact[:2] for fact in self._future_charges(report, None))
 
     def _charged(self) -> set[str]:
-        """The release ids of the periods that a ledger has."""
-        names = (entry.release_id.partition(CORRECTION)[0] for entry in self._charges())
+        """The release ids of the periods that a ledger has, of a horizon without those of another `first`."""
+        names = {entry.release_id.partition(CORRECTION)[0] for entry in self._charges()}
+        if (horizon := self.schedule.horizon) is not None:
+            return names & {self.release_id(number, None) for number in range(horizon)}
         return {name for name in names if name.startswith(f"{self.name}/")}
 
     def question(self) -> Question:

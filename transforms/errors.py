@@ -125,7 +125,6 @@ _Class = TypeVar("_Class", bound=type)
 _Door = TypeVar("_Door", bound=Callable[..., Any])
 _NONE: Mapping[str, Any] = MappingProxyType({})
 _FLAGS: Mapping[Any, Any] = {"bool": bool, "bool | None": bool | None, bool | None: bool | None}
-
 _NUMBERS: Mapping[Any, Any] = {int: Integral, float: Real | Decimal, Fraction: Real | Decimal}
 
 
@@ -324,7 +323,7 @@ def by_signature(
         for name, value in takes.bind(*args, **given).arguments.items():
             if not _fits(value, hints.get(name, Any)):
                 kinds = takes.parameters[name].annotation
-                shown = kinds if isinstance(kinds, str) else getattr(kinds, "__name__", str(kinds))
+                shown = kinds.__name__ if isinstance(kinds, type) else kinds
                 return InvalidArgument(name, f"must be {shown}, got {type(value).__name__}")
         return None
 

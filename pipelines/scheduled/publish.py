@@ -255,7 +255,7 @@ class ScheduledReport(Periods):
             key = ReleaseKey.parse(self.options(0)["release_key"])
             try:
                 with open_file(path) as source:
-                    lines = source.read().decode().replace("\r\n", "\n").split("\n")
+                    lines = source.read().decode("utf-8-sig").replace("\r\n", "\n").split("\n")
             except (InvalidArgument, UnicodeDecodeError):
                 rule = f"{verbatim(path)} cannot be read as text in UTF-8"
                 raise InvalidArgument("forget_users", rule, "give a file with a user on every line") from None

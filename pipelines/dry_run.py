@@ -66,6 +66,8 @@ def _output(report: Report) -> str:
     found = lying_at(report) or []
     if found and sum(each.windows for each in found) >= windows_of(report):
         return "published before"
+    if any(each.lost_manifest for each in found):
+        return "there, without its manifest"
     there = any(each.of == "another release" for each in found)
     return "replaces what is published there" if there else "can be written"
 
@@ -103,9 +105,11 @@ def _privacy(report: Report, published: Iterable[Manifest]) -> str:
         if each.release_id != manifest.release_id and series_difference(each, manifest) is None
     ]
     series = series_of([*others, msgspec.structs.replace(manifest, windows=windows)])
+    declared = report.corrects and series.privacy and series.privacy.epsilon == manifest.privacy.epsilon
+    room = ", the declared total, of which this correction takes a part too" if declared else ""
     share, whose = manifest.privacy.share_of_a_window, "each" if series.zcdp_of_a_window else "in this run"
     each = "" if share is None else f"; {shared_by(series)}: {in_numbers(share)} {whose}"
-    return f"{promise(series)}{each}"
+    return f"{promise(series)}{room}{each}"
 
 
 def _release(report: Report) -> str:

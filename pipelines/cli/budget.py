@@ -242,12 +242,15 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
     several = f", or several of rho {_floored(left['rho'])} in all; delta {_floored(left['delta'])} for single releases"
     one = f"one release of epsilon {_floored(left['epsilon'])}"
     by_rho = "            by zCDP; a page may state another epsilon, at another delta, or of Gaussian noise: both hold"
+    notes = ["later periods of a report are paid from this too"] * (budget.unit == "user")
+    notes += ["epsilons by zCDP do not add up, rhos do"] * (found["spent"]["accounting"] == "zcdp")
     lines = [
         f"{budget.dataset}: {in_numbers(found['total'])} for {UNITS[budget.unit]}",
         f"  [{'#' * round(30 * min(used, 1)):<30}] {used:.1%} used by {charges}",
         f"  spent     {in_numbers(found['spent'])}",
         *([by_rho] if found["spent"]["accounting"] == "zcdp" else ()),
-        f"  left      {one if left['epsilon'] else 'nothing'}{several if left['rho'] else ''}",
+        f"  fits now  {one if left['epsilon'] else 'nothing'}{several if left['rho'] else ''}",
+        *([f"            {'; '.join(notes)}"] if notes else ()),
     ]
     if remaining is not None:
         each = found["left_for_each"]

@@ -125,10 +125,15 @@ def tell_operator(done: Done, arguments: Namespace) -> None:
     tell_dropped_rows(done, asked, bool(arguments.exact_counters))
 
 
-def tell_dry_run(arguments: Namespace, report: Report, facts: Sequence[tuple[str, str]]) -> dict[str, object]:
+def tell_dry_run(
+    arguments: Namespace, report: Report, facts: Sequence[tuple[str, str]], done: bool = False
+) -> dict[str, object]:
     """Print what a run would do, and statistics of its rows for the operator. Raises InvalidArgument as the run would.
 
     Returns the same as a document, which with `--json` the caller prints.
+
+    Args:
+        done: the run would find all published, and do nothing.
     """
     from private_topk.pipelines.dropped_rows import data_quality_of
 
@@ -138,7 +143,7 @@ def tell_dry_run(arguments: Namespace, report: Report, facts: Sequence[tuple[str
         lines = data_quality_of(report).lines(bool(arguments.exact_counters))
         print("\n".join(map(printable, lines)), file=sys.stderr)
     if not arguments.json:
-        print("ready: nothing was drawn, charged or published")
+        print("published before: nothing to do" if done else "ready: nothing was drawn, charged or published")
     return {"ready": True, **dict(facts)}
 
 

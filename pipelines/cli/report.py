@@ -128,6 +128,8 @@ def _go_through(report: ScheduledReport, numbers: Sequence[int], arguments: Name
         print_json({"report": report.name, "periods": [_as_json(report, *each) for each in enumerate(went)]})
     elif set(went) <= {"published before"}:
         print(f"{report.name}: nothing was missed")
+    if "failed" not in went:
+        report.tell_lost()
     failed = [report.words(number) for number, how in enumerate(went) if how == "failed"]
     if failed:
         raise RunFailed(

@@ -105,13 +105,13 @@ def _books(report: PublishedReport, url: str | None) -> Sequence[str]:
     """What a ledger says of the dataset that the ranking was charged to, and of what is not here; nothing where none
     is named.
     """
-    if url is None:
+    manifest = report.manifest
+    if url is None or manifest is None:  # whoever asks for them refuses a report without a manifest
         return ()
     from private_topk.pipelines.budget.ledger import Ledger
     from private_topk.pipelines.budget.statement import sentence
 
-    manifest = report.manifest
-    if manifest is None or manifest.dataset is None:
+    if manifest.dataset is None:
         raise InvalidArgument(
             "ledger", "does not apply: the manifest names no dataset that was charged", "leave it out"
         )

@@ -22,8 +22,6 @@ REMEMBER = "domain.remember"
 INPUT = "source.input"
 _NOT_FIELDS = {"period_to": "window.first", "correction": "--correction"}
 """The words for what a refusal names and a file has no field for."""
-_ANOTHER = {"release_id": "report name or --correction"}
-"""What makes another release."""
 OF_SCHEDULE = {"period_from", "period_to", "window", "time_zone", "release_id"}
 
 
@@ -163,8 +161,12 @@ class Scheduled:
         """The folder that relative paths in the file start from: the file's own, wherever the command is run."""
         return os.path.dirname(self.document.path)
 
-    def refused(self, error: InvalidArgument, otherwise: str = "") -> InvalidArgument:
-        """A refusal at the line of the field that it is about, with the field's name in the file."""
+    def refused(self, error: InvalidArgument, otherwise: str = "", correction: str | None = None) -> InvalidArgument:
+        """A refusal at the line of the field that it is about, with the field's name in the file.
+
+        Args:
+            correction: the one that was asked for, if any, so that another release is another correction.
+        """
         names = {option.name: name for name, option in self.fields.items()} | _NOT_FIELDS
         meant = [names[field] for field in error.fields() if field in names]
         records = self.document.records() if error.input is None else [f"{INPUT}[{error.input}]"]
@@ -172,7 +174,12 @@ class Scheduled:
         places = (*meant, *own) if error.input is None else (*own, *meant, *records, INPUT)
         place = next((name for name in places if name in self.document.fields), (meant or [otherwise])[0])
         where = self.document.error(place, "").rule
-        rest = type(error)("", error.rule, error.remedy).shown(lambda field: (names | _ANOTHER).get(field, field))
+        again = "report name or --correction"
+        if correction is not None:
+            again = f"--correction, such as {int(correction) + 1 if correction.isdecimal() else 2}"
+        rest = type(error)("", error.rule, error.remedy).shown(
+            lambda field: (names | {"release_id": again}).get(field, field)
+        )
         return type(error)(
             "", where + literal(f"{names.get(error.field, error.field)} {rest}".strip()), final=error.final
         )

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import starmap
 
-from private_topk.pipelines.budget.accounting import Entry, budget_usage, heaviest
+from private_topk.pipelines.budget.accounting import ADOPTED, Entry, budget_usage, heaviest
 from private_topk.pipelines.budget.ledger import Account, ChargeReceipt, tell_operator
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.dry_run import dry_run, fits
@@ -34,7 +34,7 @@ from private_topk.pipelines.sinks.sink import known_key_id
 from private_topk.pipelines.sources.domain import stand_ins
 from private_topk.pipelines.sources.source import Source
 from private_topk.runners import Launch, UnknownArgument
-from private_topk.transforms.errors import InvalidArgument, did_you_mean, printable, verbatim
+from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, did_you_mean, printable, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows.period import period_of
@@ -93,8 +93,11 @@ class ScheduledReport(Periods):
         """
         self._check_place(number)
         if self.published(number):
+            self._check_repeated(number)
+            self.tell_lost()
             return None
         report, launch = self._made(number)
+        self.tell_lost(report)
         if isinstance(report.source, NewAndCounted):  # begun before the charge, so that a lost state is no new one
             state = report.source.step.state.begin()
             report = _at_step(report, KeptStep(state, number), report.source.new)
@@ -110,21 +113,36 @@ class ScheduledReport(Periods):
         with self._pointing():
             return run(report, launch, "call the report again", None, exact_counters, once_checked=forewarn_and_tell)
 
-    def dry_run(self, number: int, tell: Callable[[Report, Sequence[Fact]], None]) -> None:
-        """Pass a period's report, and the facts of what a run of it would do, to a function that tells them.
+    def _check_repeated(self, number: int) -> None:
+        """Raise InvalidArgument, as a dry run does, where a published correction is asked for over other rows: whoever
+        calls it, which no scheduler does, means these.
+        """
+        known = [each for each in self._charges_of(self.release_id(number)) if each.outcome != ADOPTED]
+        if self._correction is None or self.account is None or not known or self.is_of_another_key(number):
+            return
+        report, _ = self._made(number)
+        try:
+            request = report.request()
+        except InvalidArgument:  # rows that are gone are no others
+            return
+        with self._pointing():
+            self.account.books.quote(request)
+
+    def dry_run(self, number: int, tell: Callable[[Report, Sequence[Fact], bool], None]) -> None:
+        """Pass a period's report, the facts of what a run of it would do, and whether all is published, to a function
+        that tells them.
 
         Raises InvalidArgument as `publish` does.
         """
         self._check_place(number)
         report, launch = self._made(number)
         with self._pointing():
-            published = cache(lambda: tuple(self._published()))
-            facts = [*dry_run(report, launch, published), ("recall", self._forewarn(report, number))]
-            counted, why = self._counted(report, published()), "which this promise does not count"
-            facts += (("lost", told) for told in charged_too(self._charges(), counted, why))
+            facts = [*dry_run(report, launch, self._published), ("recall", self._forewarn(report, number))]
+            lost = self._lost(report.manifest, why="which this promise does not count")
+            facts += (("lost", told) for told in lost)
             facts += self._since(report.manifest, self._last(number, _NEARBY))
             facts += (fact[:2] for fact in self._future_charges(report, number))
-            tell(report, facts)
+            tell(report, facts, self.published(number))
 
     def prospect(self, number: int) -> str:
         """What a call would do with a period that is not published, where anything tells that it was before."""
@@ -146,14 +164,31 @@ class ScheduledReport(Periods):
             manifests = self._manifests(number, self._places_of_publications(number))
             yield from (each for each in manifests if each is not None)
 
-    def _counted(self, report: Report, published: Iterable[Manifest]) -> set[str]:
-        """The releases that the promise of a period counts: the first of each period, lost or not, and what is
-        published. Not corrections that the ledger alone knows: they are lost, or were messages without a manifest.
+    def _lost(self, *counted: Manifest, why: str = "") -> Iterator[str]:
+        """What the ledger has of this report and no promise counts: corrections that are lost, or were messages without
+        a manifest; and where it is said why, also what else was charged. The first publication of a period counts, lost
+        or not; and what is `counted`.
         """
-        manifests = (report.manifest, *published)
-        known = {one.release_id for each in manifests for one in each.corrects}
-        firsts = {self.release_id(each, None) for each in range(self.schedule.ended(now()))}
-        return known | firsts | {str(each.release_id) for each in manifests}
+        charges = self._charges()
+        firsts = {self.release_id(number, None): number for number in range(self.schedule.ended(now()))}
+        corrections = [
+            each for each in charges if each.release_id not in firsts and _corrected_by(each.release_id) in firsts
+        ]
+        numbers = {firsts[_corrected_by(each.release_id)] for each in corrections}
+        places = (place for number in numbers for place in self._places_of_publications(number))
+        manifests = [*counted, *(place.pair.manifest for place in places if place.pair.manifest)]
+        known = {one.release_id for each in manifests for one in each.corrects} | firsts.keys()
+        known |= {str(each.release_id) for each in manifests}
+        return charged_too(charges if why else corrections, known, why or "of which no manifest is here")
+
+    def tell_lost(self, coming: Report | None = None) -> None:
+        """Tell on stderr what is `_lost`; nothing of messages, which have no manifest to lose."""
+        with self._pointing():
+            in_files = sink_for(self.options(0), watch=self.watches).files(self.windows(0)) is not None
+            lost = self._lost(*([coming.manifest] if coming else ())) if in_files else ()
+        with level("warning"):
+            for told in lost:
+                print(f"{self.name}: {printable(told)}", file=sys.stderr, flush=True)
 
     def _manifests(self, number: int, places: Iterable[Lying]) -> Iterator[Manifest | None]:
         """The manifest of each place; tells which are lost."""
@@ -161,7 +196,9 @@ class ScheduledReport(Periods):
             if place.lost_manifest:
                 told = f"the manifest of {place.path} is lost: bring it back from a copy"
                 if self.account:
-                    told += ", or move the ranking away and call this period with the key and report file of that time"
+                    label = place.release.partition(CORRECTION)[2]
+                    told += ", or move the ranking away and call this period with "
+                    told += f"{f'--correction {label}, ' * bool(label)}the key and report file of that time"
                 self._tell(number, told)
             yield place.pair.manifest
 
@@ -179,6 +216,7 @@ class ScheduledReport(Periods):
             return
         with self._pointing():
             held_by(account, self.options(0))
+            yield from (("lost", told) for told in self._lost())
             charged = self._charged()
             periods = range(self.schedule.horizon or len(charged) + 1)
             number = next((each for each in periods if self.release_id(each, None) not in charged), None)
@@ -290,7 +328,8 @@ class ScheduledReport(Periods):
             report = report_of(options, watch=self.watches, account=self.account)
             if self.is_of_another_key(number):  # drawn under this one it would be a second answer, which nobody adds up
                 rule = f"is not the one under which {verbatim(self.release_id(number))} was published"
-                remedy = "give that one, bring the files back from a copy, or publish a {correction}, which costs"
+                remedy = "give that one, bring the files back from a copy, or "
+                remedy += "publish a {correction}, which costs" if self._correction is None else ANOTHER_RELEASE
                 raise InvalidArgument("release_key", rule, remedy)
             self._check_adopted(number)
             if self.state is not None:
@@ -488,14 +527,19 @@ class ScheduledReport(Periods):
         try:
             yield
         except InvalidArgument as error:
-            raise self._file.refused(error, otherwise) from None
+            raise self._file.refused(error, otherwise, self._correction) from None
         except RunFailed as error:
             if isinstance(error.__cause__, InvalidArgument):
-                raise RunFailed(str(error)) from self._file.refused(error.__cause__, otherwise)
+                raise RunFailed(str(error)) from self._file.refused(error.__cause__, otherwise, self._correction)
             raise
         except UnknownArgument as error:
             remedy = did_you_mean(error.word.partition("=")[0], error.known, "see Beam's own list")
             raise self._file.document.error(otherwise, f"{error}: {remedy}") from None
+
+
+def _corrected_by(release_id: str) -> str:
+    """The first publication of the period of a release."""
+    return release_id.partition(CORRECTION)[0]
 
 
 def _corrects(files: Sequence[str]) -> int:

@@ -70,7 +70,7 @@ def _facts(report: PublishedReport, books: Sequence[str]) -> dict[str, Any]:
         raise InvalidArgument(
             "",
             "there is no manifest beside this ranking that promises anything",
-            "a ranking is signed for by what its manifest says",
+            "a ranking is signed for by what its manifest says, so if that is lost bring it back from a copy",
         )
     privacy, zcdp, everything = manifest.privacy, manifest.zcdp_of_a_window, manifest.all_windows
     spans = {(window.start, window.end) for window in manifest.windows if window.start and window.end}

@@ -315,7 +315,7 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
     parts = report.parts or (manifest,)
     days = [each.released for each in parts if each.released]
     keys = Counter(each.key_id for each in parts if each.key_id)
-    of_each = [f"{key} of {number:,} releases" for key, number in keys.items()]
+    of_each = [f"{key} of {number:,} release{'s' * (number > 1)}" for key, number in keys.items()]
     several = {role: names for role in ("item", "group") if len(names := manifest.names(role)) > 1}
     settings = (
         ("release", report.name),

@@ -113,7 +113,9 @@ def test_the_columns_of_a_history_add_up_to_what_is_spent(place: Path, capsys: p
     [shown], charges = told(capsys, "show")["budgets"], told(capsys, "history")["charges"]
     assert sum(charge["rho"] for charge in charges) == pytest.approx(shown["spent"]["rho"])
     assert shown["binds"] == "rho" and main(["budget", "show", "--ledger", URL]) == 0
-    assert "used by 2 charges, limited by rho" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "used by 2 charges, limited by rho" in said and "  fits now  one release of epsilon " in said
+    assert "later periods of a report are paid from this too; epsilons by zCDP do not add up, rhos do\n" in said
     assert [charge["epsilon"] for charge in charges] == [1, None] and charges[0]["rho"] == pytest.approx(1 / 48)
     assert main(["budget", "history", "--ledger", URL]) == 0
     head, *rows = (line.split() for line in capsys.readouterr().out.splitlines())

@@ -103,22 +103,32 @@ def test_a_dry_run_promises_what_the_folder_will(folder: Path, capsys: pytest.Ca
         assert shown is not None and shared_by(shown) in said
 
 
-def test_a_dry_run_names_what_the_ledger_alone_knows(folder: Path, capsys: pytest.CaptureFixture) -> None:
-    """A correction without its files is not in the promise that is stated."""
+@pytest.mark.parametrize("lost", [".manifest.json", ""])
+def test_every_call_names_a_correction_that_the_ledger_alone_knows(
+    folder: Path, capsys: pytest.CaptureFixture, lost: str
+) -> None:
+    """Of which the manifest is lost, or all: it is in no promise, until the next correction of its period counts it."""
+    base, until = "weekly/20260105T000000Z--20260112T000000Z", ("--until", "2026-01-12")
+    calls = [(*SECOND, "--dry-run"), ("--dry-run",), ("--missed", *until), ("--backfill", *until), FIRST, SECOND]
 
-    def told() -> dict[str, str]:
+    def told(*words: str) -> int:
         capsys.readouterr()
-        assert report(folder, *SECOND, "--dry-run", "--json") == 0
-        found: dict[str, str] = json.loads(capsys.readouterr().out)
-        return found
+        assert report(folder, *words) == 0
+        said = "".join(capsys.readouterr())
+        why = "which this promise does not count" if words == calls[0] else "of which no manifest is here"
+        return said.count(f"The ledger has charged {base}/correction-1 too, {why}.\n")
 
-    (folder / "weekly.yaml").write_text(CHARGED)
+    (folder / "weekly.yaml").write_text(CHARGED.replace("epsilon: 1", "epsilon: 0.5"))
     assert report(folder, *FIRST) == report(folder, *FIRST, "--correction", "1") == 0
-    assert "lost" not in told()
-    for path in (folder / "out").iterdir():  # a first publication that is lost is missed, and counts
+    assert [told(*words) for words in calls[:-1]] == [0] * 5
+    for path in (folder / "out").glob(f"*.correction-1*{lost}"):
         path.unlink()
-    said = told()["lost"]
-    assert said.endswith("/correction-1 too, which this promise does not count.") and said.count("weekly") == 1, said
+    assert [told(*words) for words in calls] == [1] * 6
+    (folder / MANIFEST).unlink()  # a first publication that is lost counts
+    assert told("--missed", *until) == 1
+    capsys.readouterr()
+    assert report(folder, *FIRST, "--correction", "2", "--dry-run") == 0 and "lost  " not in capsys.readouterr().out
+    assert report(folder, *FIRST, "--correction", "2") == 0 and told(*SECOND) == told("--dry-run") == 0
 
 
 @pytest.mark.parametrize(
@@ -286,6 +296,16 @@ def test_a_correction_is_a_publication_of_its_own(folder: Path, capsys: pytest.C
     assert shown.manifest.privacy is not None and shown.manifest.privacy.epsilon == 2, "what both cost"
     said = " ".join("\n".join(in_text(shown)).split())
     assert "Published more than once: the window of 2026-01-05 (2 times). The last is shown, and all are" in said
+    rows = (folder / "rows.csv").rename(folder / "moved.csv")
+    assert report(folder, *FIRST, "--correction", "late rows") == 0, "rows that are gone are no others"
+    (folder / "rows.csv").write_text(rows.read_text() + "later,item 1,2026-01-06\n")
+    capsys.readouterr()
+    for words in ((), ("--dry-run",)):
+        assert report(folder, *FIRST, "--correction", "late rows", *words) == 2
+        said = capsys.readouterr().err
+        assert "for other input" in said and "or take another --correction, such as 2, which costs" in said, said
+    assert report(folder, *FIRST) == 0 and len(charges(folder)) == 2
+    rows.rename(folder / "rows.csv")
     for file in (f"{corrected}.csv", f"{corrected}.manifest.json"):
         (folder / "out" / file).unlink()
     assert report(folder, *FIRST, "--correction", "late rows") == 0
@@ -328,19 +348,25 @@ def test_a_correction_is_judged_by_what_it_corrects_and_says_what_it_asks_otherw
 
 
 @pytest.mark.parametrize("name", ["peeling", "gaussian"])
-def test_a_correction_of_a_changed_report_adds_up_as_its_ledger_does(folder: Path, name: str) -> None:
-    """By the rhos of all that was published, also of what is named by the correction's manifest alone, and of the 50
-    periods that will be.
+def test_a_correction_of_a_changed_report_adds_up_as_its_ledger_does(
+    folder: Path, capsys: pytest.CaptureFixture, name: str
+) -> None:
+    """By the rhos of all that was published, also of what is named by the corrections' manifests alone, and of the
+    six periods that will be.
     """
-    text = CHARGED.replace("horizon: 4", "horizon: 52").replace("joint", name)
+    text = CHARGED.replace("horizon: 4", "horizon: 8").replace("joint", name)
     text = text.replace("epsilon: 1", "epsilon: 1\n  delta: 1e-6\n  privacy_unit: user").replace("plays", "heard")
     budget = f"budget create --ledger sqlite:///{folder}/budget.db --dataset heard --epsilon 2 --delta 2e-6"
     assert main([*budget.split(), "--privacy-unit", "user"]) == 0
-    for epsilon, words in ((1, FIRST), (0.8, SECOND), (0.8, (*FIRST, "--correction", "1"))):
-        (folder / "weekly.yaml").write_text(text.replace("epsilon: 1", f"epsilon: {epsilon}"))
+    (folder / "weekly.yaml").write_text(text)
+    assert report(folder, *FIRST) == report(folder, *FIRST, "--correction", "1", "--dry-run") == 0
+    declared = "in all windows, the declared total, of which this correction takes a part too; "
+    assert (declared in capsys.readouterr().out) == (name == "gaussian"), "peeling needs more than that"
+    (folder / "weekly.yaml").write_text(text.replace("epsilon: 1", "epsilon: 0.8"))
+    for words in (SECOND, *((*FIRST, "--correction", number) for number in "123")):
         assert report(folder, *words) == 0
     charges = Ledger(f"sqlite:///{folder}/budget.db").read().charges
-    spent = Cost.sum([*((1, charge.cost) for charge in charges), (50, charges[-1].cost)])
+    spent = Cost.sum([*((1, charge.cost) for charge in charges), (6, charges[-1].cost)])
     shown = read_published(str(folder / "out")).manifest
     assert shown is not None and shown.privacy is not None
     within = gaussian_epsilon if name == "gaussian" else epsilon_within
@@ -385,6 +411,8 @@ def test_what_another_key_has_published_is_not_drawn_again_though_all_of_it_is_l
         assert all_files(folder) == before
     assert report(folder, *SECOND) == 0 and report(folder, *FIRST, "--correction", "1") == 0
     capsys.readouterr()
+    assert report(folder, *SECOND, "--dry-run") == 0
+    assert capsys.readouterr().out.endswith("published before: nothing to do\n")
     assert report(folder, "--missed", "--until", "2026-01-19") == 0, "the correction stands for what it corrects"
     assert "nothing was missed" in capsys.readouterr().out
     shown = command("show", str(folder / "out"), "--sign-off", "--ledger", f"sqlite:///{folder}/budget.db")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -170,11 +171,12 @@ def test_any_text_stays_a_text_on_the_sheet_and_in_the_entry(name: str) -> None:
 def test_nothing_is_signed_for_without_a_promise() -> None:
     published("r.csv", asked())
     Path("r.manifest.json").rename("moved.json")
-    for flag in ("--sign-off", "--registry"):
-        done = command("show", "r.csv", flag)
+    for flag, more in product(("--sign-off", "--registry"), ((), ("--ledger", LEDGER))):
+        done = command("show", "r.csv", flag, *more)
         assert (
             done.status == 2 and "no manifest beside this ranking that promises anything" in done.err and not done.out
         )
+        assert "if that is lost bring it back from a copy" in done.err
 
 
 def test_a_ledger_fills_in_what_all_releases_have_spent() -> None:
@@ -388,9 +390,10 @@ def test_a_series_names_all_its_keys_and_when_it_was_released(folder: Path) -> N
     today, content["released"] = content["released"], "2026-01-12"
     place.write_text(json.dumps(content))
     said = " ".join(command("show", "days", "--sign-off", "--ledger", LEDGER).out.split())
-    assert (
-        f"key {keys[0]} of 1 releases, {keys[1]} of 1 releases" in said and f"released 2026-01-12 to {today}" in said
-    ), said
+    both = f"{keys[0]} of 1 release, {keys[1]} of 1 release"
+    assert f"key {both} run" in said and f"released 2026-01-12 to {today}" in said, said
+    entry = " ".join(command("show", "days", "--registry").out.split())
+    assert f"of a cipher under a secret key (id {both})." in entry, entry
     one = " ".join(command("show", "days/6.csv", "--sign-off").out.split())
     assert f"key {keys[1]} " in one and f"released {today} " in one
 

@@ -97,7 +97,6 @@ class ScheduledReport(Periods):
             self.tell_lost()
             return None
         report, launch = self._made(number)
-        self.tell_lost(report)
         if isinstance(report.source, NewAndCounted):  # begun before the charge, so that a lost state is no new one
             state = report.source.step.state.begin()
             report = _at_step(report, KeptStep(state, number), report.source.new)
@@ -109,6 +108,7 @@ class ScheduledReport(Periods):
             for _, text, warns in self._future_charges(report, number):
                 if warns:
                     tell_operator(text)
+            self.tell_lost(report.manifest)
 
         with self._pointing():
             return run(report, launch, "call the report again", None, exact_counters, once_checked=forewarn_and_tell)
@@ -181,11 +181,11 @@ class ScheduledReport(Periods):
         known |= {str(each.release_id) for each in manifests}
         return charged_too(charges if why else corrections, known, why or "of which no manifest is here")
 
-    def tell_lost(self, coming: Report | None = None) -> None:
+    def tell_lost(self, *counted: Manifest) -> None:
         """Tell on stderr what is `_lost`; nothing of messages, which have no manifest to lose."""
         with self._pointing():
             in_files = sink_for(self.options(0), watch=self.watches).files(self.windows(0)) is not None
-            lost = self._lost(*([coming.manifest] if coming else ())) if in_files else ()
+            lost = self._lost(*counted) if in_files else ()
         with level("warning"):
             for told in lost:
                 print(f"{self.name}: {printable(told)}", file=sys.stderr, flush=True)

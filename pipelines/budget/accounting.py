@@ -328,6 +328,14 @@ def most(unit: str, charges: Sequence[Charge]) -> Cost:
     return largest_sums(units(unit, charges))
 
 
+def most_by_kind(unit: str, charges: Sequence[Charge]) -> list[Cost]:
+    """The same, of the units whose epsilons add up and of the others: one of these would rule it out for all."""
+    kinds: dict[bool, list[list[tuple[int, Cost]]]] = {}
+    for spent in units(unit, charges):
+        kinds.setdefault(Cost.sum(spent).adds_up, []).append(spent)
+    return [largest_sums(each) for each in kinds.values()] or [Cost.sum([])]
+
+
 def largest_sums(spending: Sequence[Sequence[tuple[int, Cost]]]) -> Cost:
     """The largest of each sum over the spending of some privacy units."""
     spent = [Cost.sum(each) for each in spending] or [Cost.sum([])]

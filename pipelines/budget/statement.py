@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from fractions import Fraction
 from typing import Any
 
-from private_topk.pipelines.budget.accounting import Books, Budget, budget_usage, heaviest, most
+from private_topk.pipelines.budget.accounting import Books, Budget, budget_usage, heaviest, most, most_by_kind
 from private_topk.pipelines.budget.composition import UNITS, rounded_down
 from private_topk.pipelines.budget.sharing import over_windows
 from private_topk.transforms.errors import plain
@@ -25,7 +26,7 @@ def statement(budget: Budget, books: Books, remaining: int | None = None, k: int
         k: also the epsilon of each of these, if it is `peeling` of the top k.
     """
     found = budget_usage(budget, books)
-    sums = most(budget.unit, found.charges)
+    sums = most_by_kind(budget.unit, found.charges)
     used, binds = budget.binding(Cost.sum(heaviest(budget, found.charges)))
     return {
         "dataset": budget.dataset,
@@ -34,7 +35,7 @@ def statement(budget: Budget, books: Books, remaining: int | None = None, k: int
         "period": {"number": found.period, "since": found.since, "days": found.length and found.length / _DAY},
         "total": {"epsilon": budget.total.epsilon, "delta": budget.total.delta, "rho": budget.rho},
         "spent": _stated(budget, sums),
-        "left": _left(budget.left(sums)),
+        "left": _left(budget, sums),
         **({} if remaining is None else {"left_for_each": _left_for_each(budget, sums, remaining, k)}),
         **({} if budget.unit == "user" else {"all_windows": _over_all_windows(budget, books)}),
         "used": used,
@@ -51,8 +52,9 @@ def _over_all_windows(budget: Budget, books: Books) -> dict[str, Fraction]:
     return dict(zip(("epsilon", "delta"), spent, strict=True))
 
 
-def _left(left: Cost) -> dict[str, Fraction]:
-    return {name: _at_most(getattr(left, name)) for name in ("epsilon", "delta", "rho")}
+def _left(budget: Budget, sums: Sequence[Cost], releases: int = 1) -> dict[str, Fraction]:
+    left = [budget.left(spent, releases) for spent in sums]
+    return {name: _at_most(min(getattr(each, name) for each in left)) for name in ("epsilon", "delta", "rho")}
 
 
 def _at_most(value: Fraction) -> Fraction:
@@ -60,33 +62,36 @@ def _at_most(value: Fraction) -> Fraction:
     return value if isinstance(plain(value), float) else rounded_down(value)
 
 
-def _left_for_each(budget: Budget, spent: Cost, releases: int, k: int | None) -> dict[str, Any]:
+def _left_for_each(budget: Budget, sums: Sequence[Cost], releases: int, k: int | None) -> dict[str, Any]:
     """What each of so many further releases may spend, and which sum is full after pure ones of that epsilon."""
-    each = budget.left(spent, releases)
 
-    def after(one: Cost) -> Cost:
-        return Cost.sum([(1, spent), (releases, one)])
+    def after(one: Cost) -> list[Cost]:
+        return [Cost.sum([(1, spent), (releases, one)]) for spent in sums]
 
-    found = {"releases": releases, **_left(each), "binds": budget.binding(after(Cost(each.epsilon)))[1]}
+    def binds(one: Cost) -> str:
+        return max(map(budget.binding, after(one)))[1]
+
+    left = _left(budget, sums, releases)
+    found = {"releases": releases, **left, "binds": binds(Cost(left["epsilon"]))}
     if k is None:
         return found
 
-    def peeling(epsilon: Fraction) -> Cost:
-        return after(Cost.peeled(k, epsilon / k))
+    def fits(epsilon: Fraction) -> bool:
+        return all(map(budget.fits, after(Cost.peeled(k, epsilon / k))))
 
     least = Fraction(1, 2**100)
-    epsilon = (
-        largest(lambda epsilon: budget.fits(peeling(epsilon)), least) if budget.fits(peeling(least)) else Fraction(0)
-    )
-    of_k = {"k": k, "mechanism": "peeling", "epsilon": float(epsilon), "binds": budget.binding(peeling(epsilon))[1]}
-    return {**found, "ranking": of_k}
+    epsilon = largest(fits, least) if fits(least) else Fraction(0)
+    bound = binds(Cost.peeled(k, epsilon / k))
+    return {**found, "ranking": {"k": k, "mechanism": "peeling", "epsilon": float(epsilon), "binds": bound}}
 
 
-def _stated(budget: Budget, sums: Cost) -> dict[str, Any]:
+def _stated(budget: Budget, sums: Sequence[Cost]) -> dict[str, Any]:
     """Sums as one guarantee, with their rho, and how that adds up."""
-    stated = budget.guarantee(sums)
-    accounting = "basic" if (stated.epsilon, stated.delta) == (sums.epsilon, sums.delta) else "zcdp"
-    return {"epsilon": stated.epsilon, "delta": stated.delta, "rho": sums.rho, "accounting": accounting}
+    stated = [budget.guarantee(spent) for spent in sums]
+    largest_of = {name: max(getattr(each, name) for each in stated) for name in ("epsilon", "delta")}
+    added = all((each.epsilon, each.delta) == (one.epsilon, one.delta) for each, one in zip(stated, sums, strict=True))
+    rho = max(spent.rho for spent in sums)
+    return {**largest_of, "rho": rho, "accounting": "basic" if added else "zcdp"}
 
 
 def sentence(budget: Budget, books: Books) -> str:

@@ -264,7 +264,7 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
             epsilon = f"epsilon {_floored(of_k['epsilon'])}, limited by {of_k['binds']}"
             lines.append(f"  each may rank the top {k:,} by {of_k['mechanism']} with {epsilon}")
     if budget.unit == "user-window":
-        lines.append("  these are the numbers of the most used window: no other has more spent or less left")
+        lines.append("  of the most used window: none has more spent or less left")
         if found["all_windows"]["epsilon"]:
             lines.append(f"  together  {in_numbers(found['all_windows'])} for a user who is in all windows")
     if period["days"] is not None:

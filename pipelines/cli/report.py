@@ -64,7 +64,10 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
     facts: list[tuple[str, str]] = [] if numbers else list(report.prospects())
     for number in numbers:
         if report.is_of_another_key(number) and report.published(number):
-            facts.append(("release", f"published before under another release key, in {printable(report.uri(number))}"))
+            told = (
+                f"published before under another release key, in {printable(report.uri(number))}; rows are not compared"
+            )
+            facts.append(("release", told))
         else:
             report.dry_run(number, lambda *found: document.update(tell_dry_run(arguments, *found)))
     document.update(facts)

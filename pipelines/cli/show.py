@@ -19,7 +19,8 @@ from private_topk.transforms.errors import InvalidArgument, did_you_mean, printa
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name, parameters_of
 
 if TYPE_CHECKING:
-    from private_topk.pipelines.budget.accounting import Books
+    from private_topk.pipelines.budget.accounting import Books, Entry
+    from private_topk.pipelines.release.manifest import Manifest
     from private_topk.pipelines.show.published import PublishedReport
     from private_topk.pipelines.sinks.sink import Sink
 
@@ -82,9 +83,9 @@ def _show(arguments: Namespace, others: list[str]) -> None:
         for sentence in what_is_lost(report):  # the other forms tell it themselves
             print(sentence, file=sys.stderr)
     elif arguments.sign_off:
-        print(*sheet(report, _books(report, arguments.ledger)), sep="\n")
+        print(*sheet(*_with_books(report, arguments.ledger)), sep="\n")
     elif arguments.registry:
-        print(registry_entry(report, _books(report, arguments.ledger)), end="")
+        print(registry_entry(*_with_books(report, arguments.ledger)), end="")
     else:
         print(*in_text(report), sep="\n")
 
@@ -101,15 +102,16 @@ def _manifest(report: PublishedReport) -> dict[str, Any] | None:
     return None if report.manifest is None else report.manifest.to_json()
 
 
-def _books(report: PublishedReport, url: str | None) -> Sequence[str]:
-    """What a ledger says of the dataset that the ranking was charged to, and of what is not here; nothing where none
-    is named.
+def _with_books(report: PublishedReport, url: str | None) -> tuple[PublishedReport, Sequence[str]]:
+    """The report with the cost of what a ledger has charged of it and is not here, and what the ledger says of the
+    dataset and of that; as it is where none is named.
     """
     manifest = report.manifest
     if url is None or manifest is None:  # whoever asks for them refuses a report without a manifest
-        return ()
+        return report, ()
     from private_topk.pipelines.budget.ledger import Ledger
     from private_topk.pipelines.budget.statement import sentence
+    from private_topk.pipelines.release.promise import named, series_of
 
     if manifest.dataset is None:
         raise InvalidArgument(
@@ -124,26 +126,31 @@ def _books(report: PublishedReport, url: str | None) -> Sequence[str]:
             "give the ledger that was charged",
         )
     known = {(entry.release_id, entry.key_id) for entry in books.charges}
-    for release, key in {(each.release_id, each.key_id) for each in report.parts or [manifest]}:
+    parts = report.parts or [manifest]
+    for release, key in {(each.release_id, each.key_id) for each in parts}:
         if (release, key) not in known:
             raise InvalidArgument("ledger", f"knows nothing of {verbatim(release)}", "give the ledger that was charged")
-    return " ".join(sentence(budget, books) for budget in books.budgets), *_charged_too(report, books)
+    told = " ".join(sentence(budget, books) for budget in books.budgets)
+    lost = _charged_too(manifest, parts, books)
+    why = "of which no manifest is here: these numbers count it"
+    return replace(report, manifest=series_of(parts, lost) if lost else manifest), (told, *named(lost, why))
 
 
-def _charged_too(report: PublishedReport, books: Books) -> Iterator[str]:
+def _charged_too(manifest: Manifest, parts: Sequence[Manifest], books: Books) -> list[Entry]:
     """What was charged of the same windows and is not here."""
     from private_topk.pipelines.budget.windows import Windows
     from private_topk.pipelines.release.promise import charged_too
 
-    assert report.manifest is not None
-    within = Windows.at(report.manifest.bounds()).runs
-    here = {str(each.release_id) for each in report.parts} | {each.release_id for each in report.manifest.corrects}
-    charges = (
-        entry
-        for entry in books.charges
-        if within[0].start <= entry.windows.runs[0].start and entry.windows.runs[-1].end <= within[-1].end
+    within = Windows.at(manifest.bounds()).runs
+    here = {str(each.release_id) for each in parts} | {each.release_id for each in manifest.corrects}
+    return charged_too(
+        (
+            entry
+            for entry in books.charges
+            if within[0].start <= entry.windows.runs[0].start and entry.windows.runs[-1].end <= within[-1].end
+        ),
+        here,
     )
-    return charged_too(charges, here, "of which no manifest is here")
 
 
 def _titled(report: PublishedReport, arguments: Namespace) -> PublishedReport:

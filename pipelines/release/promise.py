@@ -21,7 +21,9 @@ from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.stated import number
 
 
-def promised(published: Iterable[tuple[Manifest, Windows]]) -> tuple[PrivacyFacts, BudgetFacts | None]:
+def promised(
+    published: Iterable[tuple[Manifest, Windows]], also: Sequence[Charge] = ()
+) -> tuple[PrivacyFacts, BudgetFacts | None]:
     """The promise for the privacy unit, and that for a user who is in every window, where this is not the unit.
 
     A unit is protected by the budget that was declared, as long as it is in no more windows than that was declared
@@ -32,12 +34,13 @@ def promised(published: Iterable[tuple[Manifest, Windows]]) -> tuple[PrivacyFact
     Args:
         published: private releases with the same privacy unit, and windows of theirs. The same release may come several
             times, as it does from a folder with a file for each window; each of its windows counts once.
+        also: what a ledger has charged of the same unit, and no manifest tells.
     """
     parts = _by_release(published)
-    first, everything = parts[0][0], Windows.union([each for _, each in parts])
+    first, everything = parts[0][0], Windows.union([*(each for _, each in parts), *(each.windows for each in also)])
     charges = [_charge(manifest, windows) for manifest, windows in parts]
     declared, own = _declared(first), charges[0].cost
-    charges += _corrected(parts)
+    charges += [*_corrected(parts), *also]
     changed = any(_facts(each.cost) != _facts(own) for each in charges)
     if len({each.cost.zcdp_delta == each.cost.delta for each in charges}) > 1:  # two kinds of proof do not add up
         charges = [replace(each, cost=Cost(each.cost.epsilon, each.cost.delta)) for each in charges]
@@ -108,12 +111,13 @@ def not_corrected(published: Sequence[Manifest]) -> list[Manifest]:
     return [manifest for manifest in published if manifest.release_id not in corrected]
 
 
-def series_of(published: Iterable[Manifest]) -> Manifest:
+def series_of(published: Iterable[Manifest], also: Sequence[Charge] = ()) -> Manifest:
     """The manifest of a series: what all have, the windows of all, and what these promise together. What was asked
     otherwise before is told as the newest has it; what else differs, such as ids, is left out.
 
     Args:
         published: with those that were corrected.
+        also: as for `promised`.
     """
     published = sorted(published, key=first_start)
     manifests = not_corrected(published)
@@ -133,27 +137,29 @@ def series_of(published: Iterable[Manifest]) -> Manifest:
         dict.fromkeys(one for each in manifests for one in each.corrects if one.release_id not in shown)
     )
     if first.privacy is not None:
-        facts["privacy"], facts["all_windows"] = promise_of(manifests[::-1])
+        facts["privacy"], facts["all_windows"] = promise_of(manifests[::-1], also)
     return msgspec.structs.replace(first, **facts)
 
 
-def charged_too(charges: Iterable[Entry], here: Collection[str], why: str) -> Iterator[str]:
+def charged_too(charges: Iterable[Entry], here: Collection[str]) -> list[Entry]:
     """What else a ledger has of the reports of these releases, such as a lost correction."""
     names = {name.partition("/")[0] for name in here}
-    gone = [
-        one.release_id for one in charges if one.release_id not in here and one.release_id.partition("/")[0] in names
-    ]
-    if gone:
-        yield f"The ledger has charged {', '.join(gone)} too, {why}."
+    return [each for each in charges if each.release_id not in here and each.release_id.partition("/")[0] in names]
+
+
+def named(charges: Sequence[Entry], why: str) -> Iterator[str]:
+    """The sentence that names these and says why; nothing for none."""
+    if charges:
+        yield f"The ledger has charged {', '.join(each.release_id for each in charges)} too, {why}."
 
 
 def first_start(manifest: Manifest) -> tuple[bool, Any]:
     return min(((window.start is not None, window.start) for window in manifest.windows), default=(False, None))
 
 
-def promise_of(manifests: Iterable[Manifest]) -> tuple[PrivacyFacts, BudgetFacts | None]:
+def promise_of(manifests: Iterable[Manifest], also: Sequence[Charge] = ()) -> tuple[PrivacyFacts, BudgetFacts | None]:
     """`promised`, of the windows that manifests list."""
-    return promised((manifest, Windows.at(manifest.bounds())) for manifest in manifests)
+    return promised(((manifest, Windows.at(manifest.bounds())) for manifest in manifests), also)
 
 
 def _declared(manifest: Manifest) -> PrivacyFacts:

@@ -174,9 +174,7 @@ class Scheduled:
         places = (*meant, *own) if error.input is None else (*own, *meant, *records, INPUT)
         place = next((name for name in places if name in self.document.fields), (meant or [otherwise])[0])
         where = self.document.error(place, "").rule
-        again = "report name or --correction"
-        if correction is not None:
-            again = f"--correction, such as {int(correction) + 1 if correction.isdecimal() else 2}"
+        again = "report name or --correction" if correction is None else "--correction, whose label is new"
         rest = type(error)("", error.rule, error.remedy).shown(
             lambda field: (names | {"release_id": again}).get(field, field)
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import starmap
 
 from private_topk.pipelines.budget.accounting import ADOPTED, Entry, budget_usage, heaviest
@@ -25,7 +25,7 @@ from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.formats import format_of
 from private_topk.pipelines.release.manifest import Manifest, Publication, series_change, series_difference
 from private_topk.pipelines.release.place import Lying, pair_at
-from private_topk.pipelines.release.promise import charged_too, cost_of_a_window
+from private_topk.pipelines.release.promise import charged_too, cost_of_a_window, named
 from private_topk.pipelines.report import Report, check_shards, held_by, report_of, sink_for, source_for
 from private_topk.pipelines.run import Done, check_words, launch_of, reach_files, run
 from private_topk.pipelines.scheduled.periods import CORRECTION, Periods, corrections_beside, now
@@ -41,6 +41,7 @@ from private_topk.transforms.windows.period import period_of
 
 Fact = tuple[str, str]
 
+_LOST = "of which not all files are here"
 _NEARBY = 4
 """How many periods before one are looked at for the last that was published: some may be missing."""
 
@@ -118,7 +119,10 @@ class ScheduledReport(Periods):
         calls it, which no scheduler does, means these.
         """
         known = [each for each in self._charges_of(self.release_id(number)) if each.outcome != ADOPTED]
-        if self._correction is None or self.account is None or not known or self.is_of_another_key(number):
+        if self._correction is None or self.account is None or not known:
+            return
+        if self.is_of_another_key(number):
+            self._tell(number, "published under another release key: whether its rows have changed is not compared")
             return
         report, _ = self._made(number)
         try:
@@ -137,9 +141,12 @@ class ScheduledReport(Periods):
         self._check_place(number)
         report, launch = self._made(number)
         with self._pointing():
-            facts = [*dry_run(report, launch, self._published), ("recall", self._forewarn(report, number))]
-            lost = self._lost(report.manifest, why="which this promise does not count")
-            facts += (("lost", told) for told in lost)
+            lost = cache(lambda: self._lost(report.manifest))
+            facts = [*dry_run(report, launch, self._published, lambda: lost()[0])]
+            facts.append(("recall", self._forewarn(report, number)))
+            corrections, others = lost()
+            facts += (("lost", told) for told in named(corrections, f"{_LOST}: this promise counts it"))
+            facts += (("lost", told) for told in named(others, "which this promise does not count"))
             facts += self._since(report.manifest, self._last(number, _NEARBY))
             facts += (fact[:2] for fact in self._future_charges(report, number))
             tell(report, facts, self.published(number))
@@ -164,30 +171,29 @@ class ScheduledReport(Periods):
             manifests = self._manifests(number, self._places_of_publications(number))
             yield from (each for each in manifests if each is not None)
 
-    def _lost(self, *counted: Manifest, why: str = "") -> Iterator[str]:
-        """What the ledger has of this report and no promise counts: corrections that are lost, or were messages without
-        a manifest; and where it is said why, also what else was charged. The first publication of a period counts, lost
-        or not; and what is `counted`.
+    def _lost(self, *counted: Manifest) -> tuple[list[Entry], list[Entry]]:
+        """What the ledger has of this report and no manifest tells: corrections of its periods, which are lost or were
+        messages without a manifest; and others, such as from before another `first`. The first publication of a period
+        is told by the horizon, lost or not; and what is `counted`.
         """
         charges = self._charges()
         firsts = {self.release_id(number, None): number for number in range(self.schedule.ended(now()))}
-        corrections = [
-            each for each in charges if each.release_id not in firsts and _corrected_by(each.release_id) in firsts
-        ]
-        numbers = {firsts[_corrected_by(each.release_id)] for each in corrections}
+        ids = {each.release_id for each in charges} - firsts.keys()
+        numbers = {firsts[of] for of in map(_corrected_by, ids) if of in firsts}
         places = (place for number in numbers for place in self._places_of_publications(number))
         manifests = [*counted, *(place.pair.manifest for place in places if place.pair.manifest)]
         known = {one.release_id for each in manifests for one in each.corrects} | firsts.keys()
-        known |= {str(each.release_id) for each in manifests}
-        return charged_too(charges if why else corrections, known, why or "of which no manifest is here")
+        lost = charged_too(charges, known | {str(each.release_id) for each in manifests})
+        corrections = [each for each in lost if _corrected_by(each.release_id) in firsts]
+        return corrections, [each for each in lost if each not in corrections]
 
     def tell_lost(self, *counted: Manifest) -> None:
-        """Tell on stderr what is `_lost`; nothing of messages, which have no manifest to lose."""
+        """Tell on stderr which corrections are `_lost`; nothing of messages, which have no manifest to lose."""
         with self._pointing():
             in_files = sink_for(self.options(0), watch=self.watches).files(self.windows(0)) is not None
-            lost = self._lost(*counted) if in_files else ()
+            lost = self._lost(*counted)[0] if in_files else ()
         with level("warning"):
-            for told in lost:
+            for told in named(lost, _LOST):
                 print(f"{self.name}: {printable(told)}", file=sys.stderr, flush=True)
 
     def _manifests(self, number: int, places: Iterable[Lying]) -> Iterator[Manifest | None]:
@@ -216,7 +222,7 @@ class ScheduledReport(Periods):
             return
         with self._pointing():
             held_by(account, self.options(0))
-            yield from (("lost", told) for told in self._lost())
+            yield from (("lost", told) for told in named(self._lost()[0], _LOST))
             charged = self._charged()
             periods = range(self.schedule.horizon or len(charged) + 1)
             number = next((each for each in periods if self.release_id(each, None) not in charged), None)
@@ -448,19 +454,26 @@ class ScheduledReport(Periods):
 
     def _corrected(self, number: int) -> tuple[Publication, ...]:
         """What was published of a period before its correction, each with the cost of a window: by the manifests that
-        lie beside, and by the ledger where these are lost. Raises InvalidArgument if neither knows any.
+        lie beside, and by the ledger where these are lost. Not later corrections, where it is drawn again: of two that
+        name each other, none would count. Raises InvalidArgument if neither knows any.
         """
         if self._correction is None:
             return ()
-        base, costs = self.release_id(number, None), dict[str, Cost]()
+        base, own, costs = self.release_id(number, None), self.release_id(number), dict[str, Cost]()
         for charge in self._charges():
-            if charge.release_id.partition(CORRECTION)[0] == base:
+            if charge.release_id == own:  # drawn again: what was charged later corrects this one
+                break
+            if _corrected_by(charge.release_id) == base:
                 costs[charge.release_id] = charge.cost
+        charged = {charge.release_id for charge in self._charges()}
         for place in self._places_of_publications(number):
             manifest = place.pair.manifest
-            if manifest is not None and manifest.privacy is not None and place.release.partition(CORRECTION)[0] == base:
+            if manifest is None or manifest.privacy is None or _corrected_by(place.release) != base:
+                continue
+            if own in {place.release, *(each.release_id for each in manifest.corrects)}:
+                costs.pop(place.release, None)
+            elif place.release in costs or place.release not in charged:
                 costs[place.release] = cost_of_a_window(manifest)
-        costs.pop(self.release_id(number), None)
         if not costs:
             rule = f"{{correction}} corrects {verbatim(base)}, and nothing tells that it was published"
             raise InvalidArgument("", rule, "publish that period first, or bring its manifest back from a copy")

@@ -107,15 +107,17 @@ def test_a_dry_run_promises_what_the_folder_will(folder: Path, capsys: pytest.Ca
 def test_every_call_names_a_correction_that_the_ledger_alone_knows(
     folder: Path, capsys: pytest.CaptureFixture, lost: str
 ) -> None:
-    """Of which the manifest is lost, or all: it is in no promise, until the next correction of its period counts it."""
+    """Of which the manifest is lost, or all; a dry run counts it, as the next correction of its period does."""
     base, until = "weekly/20260105T000000Z--20260112T000000Z", ("--until", "2026-01-12")
     calls = [(*SECOND, "--dry-run"), ("--dry-run",), ("--missed", *until), ("--backfill", *until), FIRST, SECOND]
+    promises: set[str] = set()
 
     def told(*words: str) -> int:
         capsys.readouterr()
         assert report(folder, *words) == 0
         said = "".join(capsys.readouterr())
-        why = "which this promise does not count" if words == calls[0] else "of which no manifest is here"
+        why = "of which not all files are here" + ": this promise counts it" * (words == calls[0])
+        promises.add(said.partition("privacy ")[2].partition("\n")[0])
         return said.count(f"The ledger has charged {base}/correction-1 too, {why}.\n")
 
     (folder / "weekly.yaml").write_text(CHARGED.replace("epsilon: 1", "epsilon: 0.5"))
@@ -124,6 +126,7 @@ def test_every_call_names_a_correction_that_the_ledger_alone_knows(
     for path in (folder / "out").glob(f"*.correction-1*{lost}"):
         path.unlink()
     assert [told(*words) for words in calls] == [1] * 6
+    assert len(promises - {""}) == 1, promises
     (folder / MANIFEST).unlink()  # a first publication that is lost counts
     assert told("--missed", *until) == 1
     capsys.readouterr()
@@ -263,6 +266,20 @@ def test_a_lost_manifest_is_brought_back_where_the_ledger_does_not_know_the_end(
     assert all_files(folder)[Path(RANKING).name] == before[Path(RANKING).name]
 
 
+@pytest.mark.parametrize("ledger", [True, False])
+def test_a_lost_correction_that_is_drawn_again_corrects_no_later_one(folder: Path, ledger: bool) -> None:
+    """Two that name each other would both be taken for corrected, and count in no promise."""
+    text = CHARGED.replace("epsilon: 1", "epsilon: 0.5")
+    (folder / "weekly.yaml").write_text(text if ledger else text.partition("ledger:")[0])
+    for more in ((), ("--correction", "1"), ("--correction", "2")):
+        assert report(folder, *FIRST, *more) == 0
+    before, promised = all_files(folder), read_published(str(folder / "out")).manifest
+    for path in (folder / "out").glob("*.correction-1.*"):
+        path.unlink()
+    assert report(folder, *FIRST, "--correction", "1") == 0
+    assert all_files(folder) == before and read_published(str(folder / "out")).manifest == promised
+
+
 def test_a_correction_is_a_publication_of_its_own(folder: Path, capsys: pytest.CaptureFixture) -> None:
     """What it corrects stays where it is, as it was; its manifest names it, with what both have cost."""
     assert report(folder, *FIRST, "--correction", "1", "--dry-run") == 2
@@ -303,7 +320,9 @@ def test_a_correction_is_a_publication_of_its_own(folder: Path, capsys: pytest.C
     for words in ((), ("--dry-run",)):
         assert report(folder, *FIRST, "--correction", "late rows", *words) == 2
         said = capsys.readouterr().err
-        assert "for other input" in said and "or take another --correction, such as 2, which costs" in said, said
+        assert "for other input" in said and "or take another --correction, whose label is new, which costs" in said, (
+            said
+        )
     assert report(folder, *FIRST) == 0 and len(charges(folder)) == 2
     rows.rename(folder / "rows.csv")
     for file in (f"{corrected}.csv", f"{corrected}.manifest.json"):

@@ -268,7 +268,12 @@ def test_releases_are_counted_with_those_that_were_corrected_are_lost_or_have_no
         file.unlink()
     for each in told():
         assert "added up; together epsilon 4, delta 0" in each
-        assert "The ledger has charged weekly/6/correction-1 too, of which no manifest is here." in each, each
+        why = "of which no manifest is here: these numbers count it"
+        assert f"The ledger has charged weekly/6/correction-1 too, {why}." in each, each
+    sheet, _ = told()
+    assert "budget epsilon 2, delta 0 of each" in sheet and "a person in all windows epsilon 4, delta 0" in sheet
+    entry = command("show", "days", "--registry", "--ledger", LEDGER).out
+    assert yaml.safe_load(entry)["deployment"]["privacy_loss"]["privacy_parameters"]["epsilon"] == 2
     assert "3 releases, weekly/5 to weekly/7 " in told()[0] and "what is counted The ledger has" in told()[0]
     alone = command("show", "days/7.csv", "--sign-off", "--ledger", LEDGER).out
     assert "The ledger has charged" not in alone, "of other windows"

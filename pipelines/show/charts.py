@@ -1,4 +1,4 @@
-"""Charts as inline SVG: places over the windows, and counts with their noise, in the colours of the page's style.
+"""Charts as SVG: places over the windows, and counts with their noise, in the light colours of the page's style.
 
 To a screen reader a chart is one picture, with a title and a description; the numbers are in a table beside it.
 """
@@ -40,7 +40,7 @@ def bump_chart(listings: Sequence[Listing], name: str) -> str:
     left = before + 12
     lit = [item for place, item in sorted(ends[1]) if place <= LIT]
     looks = {item: (n % COLOURS, _DASHES[n // COLOURS % len(_DASHES)]) for n, item in enumerate(lit)}
-    lines = [(item, looks.get(item), _path(where)) for item, where in _places(shown, places).items()]
+    lines = [(item, looks.get(item), _path(where, left, step, row)) for item, where in _places(shown, places).items()]
     lines.sort(key=lambda line: line[1] is not None)  # coloured lines are drawn last, and so on top
     left_out = f" Only the first {places} places are drawn." if most > places else ""
     left_out += " A broken line stands where something was asked otherwise." if any(e.changed for e in shown) else ""
@@ -92,14 +92,15 @@ def _places(listings: Sequence[Listing], places: int) -> dict[str, dict[int, int
     return by_item
 
 
-def _path(where: Mapping[int, int]) -> str:
+def _path(where: Mapping[int, int], left: int, step: int, row: int) -> str:
     """A path through the (window, place)s of consecutive windows, with a short stroke for a single one."""
-    path = ""
+    path, half = "", round(0.06 * step)
     for window, place in where.items():
+        x, y = left + window * step, _TOP + place * row - row // 2
         if window - 1 in where:
-            path += f"L{window} {place}"
+            path += f"l{step} {row * (place - where[window - 1])}"
         else:
-            path += f"M{window} {place}" if window + 1 in where else f"M{window - 0.06:g} {place}h.12"
+            path += f"M{x} {y}" if window + 1 in where else f"M{x - half} {y}h{2 * half}"
     return path
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,25 +26,18 @@ class Picture:
     svg: str = field(repr=False)
     style: str = field(default="", repr=False)
 
-    @classmethod
-    def of(cls, figure: Any) -> Picture:  # noqa: ANN401 - matplotlib has no types here
-        """The drawing of a figure."""
-        drawn = io.StringIO()
-        figure.savefig(drawn, format="svg", metadata={"Date": None})
-        return cls(drawn.getvalue()[drawn.getvalue().index("<svg") :])
-
     def _repr_html_(self) -> str:
         return f'<div class="ptk"><style>{self.style}</style>{self.svg}</div>'
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the drawing as an .svg file of its own, with its colours."""
+        """Write the drawing as an .svg file of its own, in the colours of the light."""
         place = as_path(path, "path")
         if not place.endswith(".svg"):
-            raise InvalidArgument("path", f"must end with .svg, got {verbatim(place)}", "other tools convert it")
-        inside = self.svg.replace(">", f' class="ptk"><style>{self.style}</style>', 1)
+            remedy = "save it as .svg, of which cairosvg or rsvg-convert makes a .png or .pdf"
+            raise InvalidArgument("path", f"must end with .svg, got {verbatim(place)}", remedy)
         os.makedirs(os.path.dirname(os.path.abspath(place)), exist_ok=True)
         with open(place, "w", encoding="utf-8") as sink:
-            sink.write(inside)
+            sink.write(self.svg)
 
 
 def check_plot(path: str | None) -> None:

@@ -755,8 +755,8 @@ def test_a_picture_is_a_file_of_its_own(tmp_path: Path) -> None:
     assert isinstance(picture, Picture) and isinstance(ranked(periodic=True).plot(), Picture)
     picture.save(str(tmp_path / "new folder" / "counts.svg"))
     written = (tmp_path / "new folder" / "counts.svg").read_text()
-    assert written.startswith("<svg") and "<style>" in written and HOSTILE not in written
-    with refused("path", "must end with .svg"):
+    assert written == picture.svg and written.startswith("<svg") and HOSTILE not in written
+    with refused("path", "must end with .svg", "save it as .svg, of which cairosvg or rsvg-convert makes a .png"):
         picture.save("x.png")
     for keep in (picture.save, ranked().write):
         with refused("path", "must be a path, got int"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
@@ -45,3 +47,4 @@ def rendered(template: str, /, **values: object) -> str:
 
 
 STYLE = rendered("style.css")
+_ALL.globals["light"] = dict(re.findall(r"--(\w+):(#\w+)", STYLE.partition("@media")[0]))

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from private_topk.pipelines.show.charts import COLOURS
+from private_topk.pipelines.show.charts import COLOURS, bump_chart, list_chart
 from private_topk.pipelines.show.page import file_name, page, pages, snippet
 from private_topk.pipelines.show.published import PublishedReport, when
 from private_topk.pipelines.show.templates import STYLE
@@ -67,7 +67,7 @@ class Reader(HTMLParser):
 
 KNOWN = set(
     "html head meta title style body a main h1 h2 p i nav ul li div section details summary table caption span thead "
-    "tbody tr th td dl dt dd svg desc g text path".split()
+    "tbody tr th td dl dt dd svg desc g rect text path".split()
 )
 
 
@@ -177,9 +177,21 @@ def test_a_line_goes_through_its_places_and_ends_where_the_item_is_missing() -> 
     found = Reader(page(PublishedReport(told, manifest(5))))
     drawn = [its["d"] for its in found.of("path") if its.get("class")]
     assert drawn == [
-        "M0 1L1 1M2.94 1h.12",
-        "M1.94 1h.12M3.94 1h.12",
+        "M60 43l96 0M342 43h12",
+        "M246 43h12M438 43h12",
     ]
+
+
+def test_a_picture_has_its_colours_without_a_style_and_no_need_of_a_browser() -> None:
+    places = bump_chart(PAGES["weeks"].listings(), "places")
+    counts = list_chart(PublishedReport(rows(1, ["a", "b"], 2), manifest(1)).listings()[0], "list")
+    for drawn, names in (places, "paper ink soft line pale c0 c1 c2 c3 c4"), (counts, "paper ink bar"):
+        colours = set(re.findall(r'(?:fill|stroke)="(#\w+)"', drawn))
+        assert colours == {LIGHT[name] for name in names.split()}
+        assert not re.search(r"<style|style=|var\(|currentColor|vector-effect|scale\(", drawn)
+        assert Reader(drawn).tags[3][0] == "rect", "the paper lies below all else"
+    for its in Reader(places).of("path"):
+        assert its.get("stroke", LIGHT["pale"]) == LIGHT[its.get("class", "line")]
 
 
 def test_the_ranking_is_first_and_the_promise_after_it_in_a_fold() -> None:

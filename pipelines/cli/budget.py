@@ -116,7 +116,8 @@ def _show(arguments: Namespace, others: list[str]) -> None:
         for entry in unfinished:
             print(
                 f"not finished: {entry.release_id} of {entry.dataset}, charged {entry.charged} "
-                f"({entry.outcome}); run it again with the same key, id and input to resume at no cost"
+                f"({entry.outcome}); run it again with the same key, id and input to resume at no cost, "
+                "unless its key was random"
             )
     if arguments.plot is not None:
         from private_topk.pipelines.show.spending import plot

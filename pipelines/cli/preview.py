@@ -89,16 +89,25 @@ def _previews(options: Options, arguments: Arguments, settings: Sequence[tuple[A
             tried = names or mechanisms_of(asked["period"])
             listed = domain if domain is None or not domain.is_public else None
             question = question_of(expected, tried, **asked, domain=listed, held=held)
-            if arguments.recall is not None:
-                if options.get("to_date") or isinstance(expected, Mapping):
-                    raise InvalidArgument(
-                        "recall", "does not go with groups or {to_date}, which differ in it", "give {k} and {epsilon}"
-                    )
-                recall = float(arguments.recall)
-                question = _solved(question, expected, k is None, recall, names, given_to_some, tell)
-            more = offered(question, **given_to_some)
-            alone = len(settings) == 1
-            previews.append(preview_of(expected, question, tried, more, arguments.draws, tell, alone=alone))
+
+            def shown(question: Question) -> Any:  # noqa: ANN401 - of one setting or of several
+                more = offered(question, **given_to_some)
+                alone = len(settings) == 1
+                return preview_of(expected, question, tried, more, arguments.draws, tell, alone=alone)  # noqa: B023
+
+            if arguments.recall is None:
+                previews.append(shown(question))
+                continue
+            if options.get("to_date") or isinstance(expected, Mapping):
+                raise InvalidArgument(
+                    "recall", "does not go with groups or {to_date}, which differ in it", "give {k} and {epsilon}"
+                )
+            wanted = (k is None, float(arguments.recall))
+            found, best = shown(_solved(question, expected, *wanted, names, given_to_some, tell)), None
+            while found.best.recall.value < wanted[1] and found.best.name != best:  # the curve's own best, not this one
+                best = found.best.name
+                found = shown(_solved(question, expected, *wanted, [best], given_to_some, tell))
+            previews.append(found)
     return previews
 
 

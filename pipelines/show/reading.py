@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from private_topk.pipelines.files import as_path, exists, match_any, open_file, reached
+from private_topk.pipelines.files import as_path, exists, is_local, match_any, open_file, reached
 from private_topk.pipelines.release.formats import RANKING_FORMATS, columns_in, format_of, group_of
 from private_topk.pipelines.release.manifest import MANIFEST, Manifest, series_change, series_difference
 from private_topk.pipelines.release.place import manifest_path, pair_at
@@ -103,6 +104,8 @@ def _files(path: str) -> tuple[list[str], list[str]]:
     """Rankings, and of a folder also the manifests whose rankings are lost; and its rankings without a manifest."""
     if path.lower().endswith(tuple(RANKING_FORMATS)) and exists(path):
         return [path], []
+    if not exists(path) and is_local(path) and not os.path.isdir(path):
+        raise InvalidArgument("", f"{verbatim(path)} does not exist", "check the path")
     folders = (path.rstrip("/"), f"{path.rstrip('/')}/{CORRECTIONS}")
     with reached(path):
         paths = [file.path for folder in folders for file in match_any(f"{folder}/*")]

@@ -130,7 +130,7 @@ def test_without_its_manifest_nothing_is_promised(published: Path, tmp_path: Pat
     ("words", "message"),
     [
         (["show"], "RANKING must be given"),
-        (["show", "none.avro"], "none.avro is no ranking: give a file that ends with one of .avro"),
+        (["show", "none.avro"], "none.avro does not exist: check the path"),
         (["show", "plain.txt"], "plain.txt is no ranking"),
         (["show", "rows.csv"], "rows.csv is no ranking of ours: it has "),
         (["show", "broken.avro"], "broken.avro cannot be read: "),

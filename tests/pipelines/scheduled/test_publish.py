@@ -248,6 +248,9 @@ def test_a_changed_report_is_told_what_it_does_to_its_series(folder: Path, capsy
     assert "series" not in told(1, "--dry-run")
     (folder / "weekly.yaml").write_text(CHARGED.replace("k: 3", "k: 2"))
     assert "weekly, 2026-01-12 to 2026-01-19: weekly/20260105T" in told(1)
+    said = told(0, "--dry-run")  # as the call, which leaves what is published
+    assert "published before; drawing it again would be refused: " in said and "k 3 (now 2)" in said, said
+    assert said.endswith("published before: nothing to do\n") and "published before" in told(0)
     files = sorted(map(str, folder.glob("out/*.csv")))
     assert main(["show", *files, "--html", str(folder / "page.html")]) == 0
     assert "The windows before that of 2026-01-12 were asked otherwise: k 3 (now 2)." in (

@@ -16,11 +16,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from private_topk.pipelines.files import match
 from private_topk.pipelines.process import is_read_along
 from private_topk.pipelines.report import Report
+from private_topk.pipelines.show.published import when
 from private_topk.pipelines.sources.columns import UNITS, Columns, Rows, block_of, texts_of, to_microseconds
 from private_topk.pipelines.sources.files import Files
 from private_topk.runners import Line, say
@@ -58,6 +61,7 @@ _ANOTHER_ENCODING = "are not in UTF-8 (of CSV files, --csv-encoding names anothe
 _OTHER_ENCODING = "their encoding: they look like text of another one, such as UTF-8 read as latin-1 (--csv-encoding)"
 _NO_ZONE = "times have no zone: they are read as UTC"
 _BLANK = "rows have a user of blanks alone: they count as one person"
+_SPELLED = "rows have a user with blanks around, or not in NFC: each spelling counts as another person"
 _MISREAD = "rows have a user or an item with signs of UTF-8 read as latin-1 or cp1252, such as Ã¼ for ü"
 _SIGNS = "[ÃÂ][\u0080-\u00bf" + bytes(range(0x80, 0xA0)).decode("cp1252", "ignore") + "]"
 """What becomes of two bytes of UTF-8."""
@@ -65,7 +69,7 @@ _LOCAL = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9:.]+$"
 """Texts that are times of day without a zone."""
 _LETTERS = re.compile(r"((?<=9)T(?=9)|(?<=[9 ])(?:UTC|Z)$)|[^\W\d_]")
 """Letters of a text whose digits are 9; those that belong to a time are a group."""
-_KEPT = "kept"
+_KEPT, _NO_ROWS = "kept", "no rows"
 _MORE = "--dry-run --show-dropped-rows tells why, and of which input"
 NONE_LEFT = "no row is left: this is pure noise"
 
@@ -93,11 +97,20 @@ def tell_dropped_rows(done: Done, asked: bool | None, exact: bool = False) -> No
     told = told or ("none" if exact else "none, or too few to tell")
     if left is not False and empty:
         more = " and more" if len(empty) > _MAX_NAMED else ""
-        told = f"{told}; pure noise, as nothing was counted there: {', '.join(empty[:_MAX_NAMED])}{more}"
+        told = f"{told}; pure noise, as nothing was counted there: {', '.join(_plainly(empty, done.report))}{more}"
     if (lost or left is False) and isinstance(done.report.source.parts()[0], Files):
         told = f"{told}; {_MORE}"
     facts = {"dropped": lost, "any_left": left, "nothing_counted": empty}
     say(Line(f"dropped rows {heading(exact)}: {printable(told)}", event="dropped_rows", **facts), sys.stderr)
+
+
+def _plainly(names: list[str], report: Report) -> Iterator[str]:
+    """The first of some windows, each with its group if there are groups, as `show` writes them."""
+    period = report.question.period
+    shown = {} if period is None else {at.label(): when(at.start, at.end, period.zone) for at in period.windows()}
+    for name in names[:_MAX_NAMED]:
+        window, _, group = name.partition("|")
+        yield f"{shown.get(window, 'all rows')}{f' ({group})' * bool(group)}"
 
 
 def heading(exact: bool) -> str:
@@ -265,6 +278,9 @@ def data_quality_of(report: Report) -> DataQuality:
                 "files and Kafka topics can be looked at; a run tells afterwards",
             )
         look.drops.setdefault(part.uri, Counter())
+        look.rows[part.uri] += 0
+        if isinstance(part, Files):
+            look.files[part.uri] = {file.path: Counter({_NO_ROWS: 0}) for file in match(part.uri)}
         for rows in there:
             _add(look, rows, columns, report.question.top_k, spelled, part.uri)
     return look
@@ -285,8 +301,12 @@ def _add(
         look.causes[uri, _ANOTHER_ENCODING] += max((pc.sum(mask).as_py() or 0 for mask in masks), default=0)
         for cause, count in rows.causes().items():
             look.causes[uri, cause] += count
-    users = pc.utf8_trim_whitespace(block["user"].cast(pa.large_string()))
-    look.notes[uri, _BLANK] += pc.sum(pc.equal(users, "")).as_py() or 0
+    users = block["user"].cast(pa.large_string())
+    trimmed = pc.utf8_trim_whitespace(users)
+    look.notes[uri, _BLANK] += pc.sum(pc.equal(trimmed, "")).as_py() or 0
+    composed = pl.Series(trimmed).str.normalize("NFC").to_arrow()  # Arrow's NFC leaves texts decomposed
+    spelled_otherwise = pc.and_(pc.not_equal(composed.cast(users.type), users), pc.not_equal(trimmed, ""))
+    look.notes[uri, _SPELLED] += pc.sum(spelled_otherwise).as_py() or 0
     signs = [pc.match_substring_regex(block[name].cast(pa.large_string()), _SIGNS) for name in ("user", "item")]
     look.notes[uri, _MISREAD] += pc.sum(pc.or_(*signs)).as_py() or 0
     if look.period is not None:

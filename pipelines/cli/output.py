@@ -73,7 +73,7 @@ def _unfailing(stream: Any) -> io.TextIOWrapper:  # noqa: ANN401 - as Python has
         io.BufferedWriter(_Unfailing(stream.fileno(), "w", closefd=False)),
         stream.encoding,
         "backslashreplace",
-        line_buffering=stream.line_buffering,
+        line_buffering=stream.line_buffering or stream.write_through,  # unbuffered, which the buffer here is not
         write_through=stream.write_through,
     )
 

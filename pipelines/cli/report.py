@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from private_topk.pipelines.cli.arguments import Command
 from private_topk.pipelines.cli.output import NOT_YET, print_json, report_error
-from private_topk.pipelines.process import RunFailed, received_signal
+from private_topk.pipelines.process import Interrupted, RunFailed, received_signal
 from private_topk.pipelines.scheduled.file import read_report
 from private_topk.pipelines.scheduled.periods import Periods, now
 from private_topk.transforms.errors import InputNotReady, InvalidArgument, printable, verbatim
@@ -126,7 +126,16 @@ def _publish_one(report: ScheduledReport, number: int, arguments: Namespace) -> 
 
 def _go_through(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace) -> None:
     """List or publish every missed period in turn: a failure does not keep later ones from being published."""
-    went = [_went(report, number, len(numbers), arguments) for number in numbers]
+    went: list[str] = []
+    try:
+        for number in numbers:
+            went.append(_went(report, number, len(numbers), arguments))
+    except KeyboardInterrupt as error:
+        if not arguments.backfill:
+            raise
+        state = f", {error.state}" if isinstance(error, Interrupted) else ""
+        before = f"this call had published {went.count('published'):,} earlier periods"
+        raise Interrupted(f"{before}; of {report.words(len(went))}{state}", error) from None
     if arguments.json:
         print_json({"report": report.name, "periods": [_as_json(report, *each) for each in enumerate(went)]})
     elif set(went) <= {"published before"}:

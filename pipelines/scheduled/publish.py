@@ -142,7 +142,14 @@ class ScheduledReport(Periods):
         report, launch = self._made(number)
         with self._pointing():
             lost = cache(lambda: self._lost(report.manifest))
-            facts = [*dry_run(report, launch, self._published, lambda: lost()[0])]
+            try:
+                facts = [*dry_run(report, launch, self._published, lambda: lost()[0])]
+            except InvalidArgument as error:  # what is published stays, whatever would be asked now
+                if self._correction is not None or not self.published(number):
+                    raise
+                why = self._file.refused(error, "", self._correction)
+                tell(report, [("output", f"published before; drawing it again would be refused: {why}")], True)
+                return
             facts.append(("recall", self._forewarn(report, number)))
             corrections, others = lost()
             facts += (("lost", told) for told in named(corrections, f"{_LOST}: this promise counts it"))

@@ -177,7 +177,9 @@ class PublishedReport:
         overall = self.manifest is not None and self.manifest.groups is not None and self.manifest.groups.overall
         several = f"{len(groups) - overall:,} groups{' and overall' if overall else ''}"
         of = "" if groups in ([], [None]) else f" of {groups[0] if len(groups) == 1 else several}"
-        asked = dict.fromkeys(each.k for each in reversed(not_corrected(self.parts))) or [self.k]
+        shown = {(listing.start, listing.end) for listing in self.listings()}  # of a group, from when it was listed
+        parts = [each for each in reversed(not_corrected(self.parts)) if shown & each.bounds()]
+        asked = dict.fromkeys(each.k for each in parts) or [self.k]
         what = f"{_rhythm(windows)} top {' or '.join('items' if k is None else f'{k:,}' for k in asked)}".strip()
         what = f"{self.heading}, {what}" if self.heading else what[0].upper() + what[1:]
         what += of

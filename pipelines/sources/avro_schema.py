@@ -40,7 +40,10 @@ _ARROW = {
     "bytes": pa.binary(),
     "uuid": pa.uuid(),
     "date": pa.date32(),
-    **{name: pa.timestamp(_UNITS[name.rpartition("-")[2]]) for name in _TIMESTAMPS},
+    **{
+        name: pa.timestamp(_UNITS[name.rpartition("-")[2]], None if name.startswith("local") else "UTC")
+        for name in _TIMESTAMPS
+    },
     "boolean": pa.bool_(),
     "fixed": pa.binary(1),
     "array": pa.list_(pa.null()),
@@ -211,7 +214,7 @@ def _mixed(values: list[dict[str, Any] | None], branches: list[Branch], name: st
 def _read(values: pa.Array, name: str, columns: Columns) -> pa.Array:
     texts, _ = texts_of(values)
     if name == columns.time:
-        return to_microseconds(texts, columns.unit).cast(pa.timestamp("us"))
+        return to_microseconds(texts, columns.unit).cast(pa.timestamp("us", "UTC"))
     return as_numbers(texts) if name == columns.value else as_labels(texts)
 
 

@@ -18,7 +18,7 @@ from private_topk.transforms.domain import RangeDomain
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
-from tests.pipelines.support import Done, command, settled, write
+from tests.pipelines.support import Done, avro_schema, command, settled, to_avro, write
 from tests.refusals import refused
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
@@ -247,15 +247,17 @@ class TestTheOperatorsLook:
         told = checked("--show-dropped-rows").err
         assert "some of the times look like milliseconds: convert them" in told and "--time-unit" not in told, told
 
-    @pytest.mark.parametrize("name", ["rows.csv", "rows.parquet"])
+    @pytest.mark.parametrize("name", ["rows.csv", "rows.parquet", "rows.avro"])
     def test_times_without_a_zone(self, folder: Path, name: str) -> None:
         for zone, said in ((None, True), (UTC, False)):
 
             def local(time: int, zone: Any = zone) -> object:  # noqa: ANN401
                 moment = datetime.fromtimestamp(time, UTC).replace(tzinfo=zone)
-                return moment if name.endswith("parquet") else moment.isoformat()
+                return moment.isoformat() if name.endswith("csv") else moment
 
-            write(folder / name, rows_of(time=local))
+            logical = {"type": "long", "logicalType": f"{'local-' * (zone is None)}timestamp-millis"}
+            rows, schema = rows_of(time=local), avro_schema(user="string", item="string", time=logical)
+            write(folder / name, to_avro(rows, schema) if name.endswith("avro") else rows)
             told = checked("--show-dropped-rows", rows=name).err
             assert ("100 or more times have no zone: they are read as UTC" in told) is said, told
 
@@ -264,6 +266,16 @@ class TestTheOperatorsLook:
         assert "100 or more rows have a user of blanks alone: they count as one" in checked("--show-dropped-rows").err
         write(folder / "rows.parquet", rows_of())
         assert "blanks" not in checked("--show-dropped-rows").err
+
+    @pytest.mark.parametrize("before", [" ", "u\u0308"])
+    def test_users_of_another_spelling(self, folder: Path, before: str) -> None:
+        """They count as other people, and no user is shown."""
+        write(folder / "rows.parquet", rows_of(user=lambda user: before * (user[-1] < "5") + user))
+        told = checked("--show-dropped-rows").err
+        said = "100 or more rows have a user with blanks around, or not in NFC: each spelling counts as another person"
+        assert said in told and SECRET not in told, told
+        write(folder / "rows.parquet", rows_of(user=lambda user: f"\u00fc {user}"))
+        assert "NFC" not in checked("--show-dropped-rows").err
 
     def test_signs_of_a_zone_are_told_in_what_is_not_read(self, folder: Path) -> None:
         """And letters that are no sign of one are not."""
@@ -307,6 +319,16 @@ class TestTheOperatorsLook:
         assert "in good.parquet: 100 or more\n" in told, told
         assert "in old.parquet: 100 or more; outside the period: 100 or more, all; no row of it counts\n" in told, told
         assert "in gin.parquet: 100 or more; not in domain: 100 or more, fewer than half\n" in told, told
+
+    @pytest.mark.parametrize("text", ["", "user,item,time\n"])
+    def test_an_input_without_rows(self, folder: Path, text: str) -> None:
+        """It is named, and so is a file of a pattern."""
+        write(folder / "good.csv", rows_of())
+        write(folder / "none.csv", text)
+        told = checked("--input", "none.csv", "--show-dropped-rows", rows="good.csv").err
+        assert "in good.csv: 100 or more\n  in none.csv: fewer than 100; no row of it counts\n" in told, told
+        told = checked("--show-dropped-rows", rows="*.csv").err
+        assert "  of 1 of 2 files of *.csv no row counts (no rows): none.csv\n" in told, told
 
     def test_files_of_an_input_none_of_whose_rows_counts(self, folder: Path) -> None:
         """Each by what became of most of its rows; where no row of the input counts, no file is named."""

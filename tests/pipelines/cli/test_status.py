@@ -100,6 +100,16 @@ def test_a_run_publishes_the_same_with_closed_standard_streams(folder: Path, clo
     assert (folder / "out.jsonl").read_bytes() == (folder / "plain.jsonl").read_bytes()
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_message_is_out_when_its_line_ends(unbuffered: str) -> None:
+    """Also where Python leaves its streams without a buffer: what is killed has told its charges."""
+    told = "import os, sys; print('charged', file=sys.stderr); os._exit(9)"
+    code = f"from private_topk.pipelines.cli.output import open_streams; open_streams(); {told}"
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stderr) == (9, "charged\n")
+
+
 ASKED = "--domain=items.txt --k=2 --epsilon=1 --window=7d --from=2026-01-05 --to=2026-01-19 --output=out"
 PUBLISHING = {
     "run": ["run", "--input=in/rows.csv", *ASKED.split()[:-1], "--output=out/r.jsonl"],

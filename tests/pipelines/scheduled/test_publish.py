@@ -6,13 +6,15 @@ import json
 import re
 import shlex
 import shutil
+import signal
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from private_topk.pipelines import process
 from private_topk.pipelines.budget.ledger import Ledger
-from private_topk.pipelines.cli import main
+from private_topk.pipelines.cli import main, publish
 from tests.pipelines.scheduled.support import CHARGED, folder, report
 from tests.pipelines.support import WEEKLY
 
@@ -45,6 +47,22 @@ def test_missed_periods_are_listed_and_caught_up(folder: Path, capsys: pytest.Ca
     assert report(folder, "--backfill", "--json") == 0
     assert len(outputs(folder)) == 4, "the horizon ends the report"
     assert "weekly, 2026-01-26 to 2026-02-02: backfill, period 4 of 4\n" in capsys.readouterr().err
+
+
+def test_a_signal_in_a_backfill_tells_what_the_call_had_published(
+    folder: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Apart from the period at work, of which nothing is."""
+    monkeypatch.setattr(process, "_RECEIVED", received := [])
+
+    def stop(*_: object) -> None:
+        received.extend([signal.SIGTERM] * (len(outputs(folder)) == 2))
+
+    monkeypatch.setattr(publish, "tell_operator", stop)
+    capsys.readouterr()
+    assert report(folder, "--backfill") == 143 and len(outputs(folder)) == 2
+    said = "terminated; this call had published 2 earlier periods; of 2026-01-19 to 2026-01-26, nothing is published. "
+    assert f"private-topk: {said}To finish" in capsys.readouterr().err
 
 
 @pytest.mark.long
@@ -230,6 +248,9 @@ def test_a_changed_report_is_told_what_it_does_to_its_series(folder: Path, capsy
     assert "series" not in told(1, "--dry-run")
     (folder / "weekly.yaml").write_text(CHARGED.replace("k: 3", "k: 2"))
     assert "weekly, 2026-01-12 to 2026-01-19: weekly/20260105T" in told(1)
+    said = told(0, "--dry-run")  # as the call, which leaves what is published
+    assert "published before; drawing it again would be refused: " in said and "k 3 (now 2)" in said, said
+    assert said.endswith("published before: nothing to do\n") and "published before" in told(0)
     files = sorted(map(str, folder.glob("out/*.csv")))
     assert main(["show", *files, "--html", str(folder / "page.html")]) == 0
     assert "The windows before that of 2026-01-12 were asked otherwise: k 3 (now 2)." in (

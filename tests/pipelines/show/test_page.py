@@ -221,6 +221,19 @@ def test_the_title_says_what_it_is(report: str, title: str) -> None:
     assert f"<title>{title}</title>" in found and f"<h1>{title}</h1>" in found
 
 
+def test_the_title_of_a_group_says_what_was_asked_of_it() -> None:
+    """Of one that was added later, not what was asked before."""
+    weeks = [(START + timedelta(days=7 * n), START + timedelta(days=7 * n + 7)) for n in range(2)]
+    of = [
+        {"start": weeks[n][0].isoformat(), "end": weeks[n][1].isoformat(), "returned": 0, "group": group}
+        for n, group in ((0, "DE"), (1, "DE"), (1, "AT"))
+    ]
+    parts = [support.manifest(k=10, windows=of[:1]), support.manifest(k=8, windows=of[1:], release_id="next")]
+    report = PublishedReport([], support.manifest(k=8, windows=of), parts=parts)
+    assert report.of_group("DE").title.startswith("Weekly top 8 or 10 of DE, 2026-01-05")
+    assert report.of_group("AT").title.startswith("Top 8 of AT, 2026-01-12")
+
+
 def test_titles_know_days_months_and_hours_and_no_sliding_windows() -> None:
     def titled(*ends: datetime, slide: timedelta = timedelta(0)) -> str:
         spans = [{"start": (a - slide).isoformat(), "end": b.isoformat(), "returned": 0} for a, b in pairwise(ends)]

@@ -375,7 +375,7 @@ def charge(
 
     Cost: two transactions of some milliseconds each.
     """
-    if not isinstance(request, Request):
+    if not hasattr(request, "parameters"):
         remedy = "make it by Request.of(rank, dataset=..., fingerprint=...)"
         raise InvalidArgument("request", f"must be a Request, got {type(request).__name__}", remedy)
     books = ledger if isinstance(ledger, Ledger) else Ledger(ledger)

@@ -38,7 +38,7 @@ from private_topk.transforms.domain import Domain, check_digits
 from private_topk.transforms.errors import InvalidArgument, by_signature, verbatim
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.choice import AUTO
-from private_topk.transforms.release import Ranking, Release
+from private_topk.transforms.release import Ranking, Release, check_stays
 from private_topk.transforms.spec import check_kinds
 from private_topk.transforms.types import kind_of
 from private_topk.transforms.validation import named_as_arguments
@@ -133,12 +133,8 @@ def rank(
     """
     check_kinds(release=release)
     account = Account.of({"ledger": ledger, "dataset": dataset})
-    if account is not None and (release is None or release.key.in_memory):
-        raise InvalidArgument(
-            "release",
-            "must have a key and an id that stay, or calling again is charged again",
-            'give Release(ReleaseKey.parse("file:key"), "an id")',
-        )
+    if account is not None:
+        check_stays(release)
     items = Columns(user, item).of("item")
     question = Question.of(
         k,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Mapping, Set
+from io import IOBase
 from itertools import count
 from typing import Any
 
@@ -147,7 +148,7 @@ def column_of(items: Iterable[Any]) -> pa.Array:
     InvalidArgument for other types.
     """
     try:
-        if isinstance(items, Mapping | str | bytes | type):  # the letters of a text are no items
+        if isinstance(items, Mapping | str | bytes | type | IOBase):  # letters of a text, or lines, are no items
             raise TypeError
         if hasattr(items, "columns"):  # a frame or an Arrow table, which pandas iterates by the names of its columns
             items = _only_column(items)
@@ -156,6 +157,7 @@ def column_of(items: Iterable[Any]) -> pa.Array:
         values = list(items if listed is None else listed())
     except TypeError:
         got, path = "None" if items is None else type(items).__name__, isinstance(items, str | os.PathLike)
+        got = f"the class {items.__name__} itself" if isinstance(items, type) else got
         remedy = (
             "the whole domain of `rank` and of private_topk.PrivateTopK may be the path of a file"
             if path

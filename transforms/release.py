@@ -305,6 +305,16 @@ def _from_secret_manager(name: str) -> bytes:
         ) from None
 
 
+def check_stays(release: Release | None) -> None:
+    """Raise InvalidArgument for a release that no later call can repeat, which is none to charge a budget for."""
+    if release is None or release.key.in_memory:
+        raise InvalidArgument(
+            "release",
+            "must have a key and an id that stay, or calling again is charged again",
+            'give Release(ReleaseKey.parse("file:key"), "an id")',
+        )
+
+
 def not_here() -> InvalidArgument:
     """The refusal of a key in memory, where workers are other processes."""
     rule = "must be given where workers are other processes: only the process that makes a random one has it"

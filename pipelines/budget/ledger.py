@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -34,7 +35,7 @@ from private_topk.pipelines.differences import differences, differing, told
 from private_topk.pipelines.process import RunFailed
 from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, by_signature, literal, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
-from private_topk.transforms.release import DRAWS, Release
+from private_topk.transforms.release import DRAWS, Release, check_stays
 from private_topk.transforms.windows import Period, utc_text
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ _RESUME = (
     "and draw from the same key and input"
 )
 _OPEN = "open one with `private-topk budget create`"
+_DIGEST = re.compile("[0-9a-fA-F]{32,64}")
 _APART = timedelta(minutes=5)  # clocks of machines that share a ledger may differ by so much
 
 
@@ -74,7 +76,8 @@ class Request:
         dataset: the name of the budget that pays.
         unit: the privacy unit in terms of which the cost is stated.
         release_id: its name, under which it is repeated. `key_id` names its key and never is the key.
-        fingerprint: of the input, keyed by the release key.
+        fingerprint: of the input, keyed by the release key: the 32 to 64 hexadecimal digits of a digest. What has the
+            same one is taken for the same rows, whose repeat is free.
         parameters: all that the answer depends on but key, id and data, with the name of the `mechanism`; must be JSON.
         windows: those that are published.
         cost: of one of the windows.
@@ -117,8 +120,10 @@ class Request:
             parameters: more that tells one request from another.
 
         Raises:
-            InvalidArgument: the rankings have no windows that a ledger could hold.
+            InvalidArgument: the rankings have no windows that a ledger could hold, or no key that stays.
         """
+        if not hasattr(ranking, "reveal_active_windows"):
+            raise InvalidArgument("ranking", f"must be a PrivateTopK, got {type(ranking).__name__}")
         if ranking.reveal_active_windows:
             raise InvalidArgument(
                 "reveal_active_windows",
@@ -126,6 +131,8 @@ class Request:
                 "declare a {period}",
             )
         top_k, period, release = ranking.top_k, ranking.period, ranking.release
+        if key_id is None:
+            check_stays(release)
         return cls(
             dataset=dataset,
             unit=unit,
@@ -334,6 +341,7 @@ def tell_operator(text: str) -> None:
     print(f"ledger: {text}", file=sys.stderr)
 
 
+@by_signature
 @contextmanager
 def charge(
     request: Request,
@@ -367,7 +375,10 @@ def charge(
 
     Cost: two transactions of some milliseconds each.
     """
-    books = Ledger(ledger) if isinstance(ledger, str) else ledger
+    if not hasattr(request, "parameters"):
+        remedy = "make it by Request.of(rank, dataset=..., fingerprint=...)"
+        raise InvalidArgument("request", f"must be a Request, got {type(request).__name__}", remedy)
+    books = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
     receipt = books.charge(request)
     check(receipt)
     tell(_let_through(request, receipt))
@@ -404,6 +415,10 @@ def _settled(connection: Connection, request: Request) -> ChargeReceipt | tuple[
     """The receipt of an earlier charge that the request repeats; or the charge as it is to be written down, and how
     much of its budget is used then. Raises InvalidArgument as `charge` does.
     """
+    if not isinstance(request.fingerprint, str) or not _DIGEST.fullmatch(request.fingerprint):
+        rule = "must be the 32 to 64 hexadecimal digits of a digest of all rows: other rows with the same one are free"
+        remedy = 'such as hmac.digest(key.derive("input"), content, "sha256").hex()'
+        raise InvalidArgument("fingerprint", rule, remedy)
     asked = _legible(request.entry)
     for earlier in connection.charges(release_id=request.release_id, key_id=request.key_id):
         if earlier.outcome == ADOPTED:

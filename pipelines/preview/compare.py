@@ -26,7 +26,7 @@ from private_topk.pipelines.preview.words import comparison, named, ranks_table,
 from private_topk.pipelines.question import Question
 from private_topk.transforms.asked import Asked
 from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
-from private_topk.transforms.errors import InvalidArgument, by_signature, kind_shown
+from private_topk.transforms.errors import InvalidArgument, by_signature, did_you_mean, kind_shown, literal, verbatim
 from private_topk.transforms.groups import OVERALL, Groups
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name
 from private_topk.transforms.mechanisms.registry import name_of
@@ -134,7 +134,13 @@ class Preview(_Shown):
     offered: Mapping[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Outlook:
-        return {outlook.name: outlook for outlook in self.outlooks}[name]
+        """The outlook of a mechanism by its name. Raises InvalidArgument for one that does not answer."""
+        known = {outlook.name: outlook for outlook in self.outlooks}
+        if name not in known:
+            why = str(self.left_out[name]) if name in self.left_out else ""
+            remedy = literal(why or did_you_mean(str(name), known, f"there are {', '.join(known)}"))
+            raise InvalidArgument("", f"there is no mechanism {verbatim(name)} in this preview", remedy)
+        return known[name]
 
     def __iter__(self) -> Iterator[Outlook]:
         return iter(self.outlooks)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -355,7 +356,12 @@ class TestArguments:
                 r"must be made, such as Joint\(epsilon=1.0\), got the class itself",
             ),
             ({"domain": None}, ValueError, r"domain must be a list of items or UnknownDomain\(\), got None"),
-            ({"domain": UnknownDomain}, ValueError, r"domain must be a list of items or UnknownDomain\(\), got type"),
+            ({"domain": UnknownDomain}, ValueError, r"or UnknownDomain\(\), got the class UnknownDomain itself: "),
+            (
+                {"domain": StringIO("tea\ncake\n")},
+                ValueError,
+                "got StringIO: give a public list, or the path of",
+            ),
             (
                 {"domain": beam.Pipeline() | create(["a"])},
                 ValueError,

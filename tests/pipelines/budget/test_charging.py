@@ -6,7 +6,10 @@ import contextlib
 import io
 import json
 import runpy
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +33,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def request(report: str = "a", epsilon: int = 1) -> Request:
     cost = Cost(Total(epsilon).epsilon, Total(epsilon).delta)
-    return Request("orders", "user-window", report, "k", "f", {"mechanism": "mine"}, Windows.of(None), cost)
+    return Request("orders", "user-window", report, "k", "f" * 64, {"mechanism": "mine"}, Windows.of(None), cost)
 
 
 def example() -> tuple[list[str], str]:
@@ -69,11 +72,12 @@ def test_the_example_is_charged_once_and_repeats_its_answer(place: Path) -> None
     assert [entry.outcome for entry in Ledger(URL).read().charges] == ["released"]
 
 
-def test_a_ranking_of_a_pipeline_costs_all_that_one_user_can_change() -> None:
+def test_a_ranking_of_a_pipeline_costs_all_that_one_user_can_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """And is told from what another version draws, as that of a report is."""
     week = Period.of("2026-01-05", "2026-01-12", "1d")
-    release = Release(ReleaseKey.fresh(), "a")
-    facts = {"dataset": "orders", "fingerprint": "f"}
+    monkeypatch.setenv("KEY", "0" * 32)
+    release = Release(ReleaseKey.parse("env:KEY"), "a")
+    facts = {"dataset": "orders", "fingerprint": "f" * 64}
     groups, domain = Groups(["AT", "CH", "DE"], per_user=2), ["tea", "cake"]
     asked = dict(k=1, mechanism="oneshot", epsilon=0.5, domain=domain, period=week, groups=groups, release=release)
     request = Request.of(PrivateTopK(max_windows_per_user=3, **asked), **facts)
@@ -88,6 +92,34 @@ def test_a_ranking_of_a_pipeline_costs_all_that_one_user_can_change() -> None:
     shown = PrivateTopK(k=1, epsilon=1.0, domain=domain, reveal_active_windows=True)
     with pytest.raises(InvalidArgument, match="reveal_active_windows cannot be charged"):
         Request.of(shown, **facts)
+    for drawn_anew in ({}, {"release": Release(ReleaseKey.fresh(), "a")}):
+        with refused("release", "must have a key and an id that stay, or calling again is charged again"):
+            Request.of(PrivateTopK(k=1, epsilon=1.0, domain=domain, **drawn_anew), **facts)
+
+
+@pytest.mark.parametrize("fingerprint", ["", "abc", "f" * 31, "f" * 65, "g" * 64, "f" * 64 + "\n", None, b"f" * 64, 5])
+def test_no_other_rows_are_free_by_a_fingerprint_that_is_no_digest(place: Path, fingerprint: Any) -> None:  # noqa: ANN401
+    Ledger(URL).create(Budget("orders", "user-window", Total(1)))
+    asked = replace(request(), fingerprint=fingerprint)
+    for ask in (Ledger(URL).quote, Ledger(URL).charge):
+        with refused("fingerprint", "must be the 32 to 64 hexadecimal digits", 'hmac.digest(key.derive("input")'):
+            ask(asked)
+    assert Ledger(URL).read().charges == []
+
+
+@pytest.mark.parametrize(
+    ("call", "field", "told"),
+    [
+        (lambda: Request.of("x", dataset="orders", fingerprint="f" * 64), "ranking", "must be a PrivateTopK, got str"),
+        (lambda: charge("x", URL).__enter__(), "request", "must be a Request, got str: make it by Request.of(rank, "),
+        (lambda: charge(URL, request()).__enter__(), "request", "must be a Request, got str"),
+        (lambda: charge(request(), 5).__enter__(), "ledger", "must be a database URL such as"),
+        (lambda: charge(request()), "ledger", "must be given: charge needs request, ledger"),
+    ],
+)
+def test_what_cannot_be_charged_is_refused_by_its_name(call: Callable[[], object], field: str, told: str) -> None:
+    with refused(field, told):
+        call()
 
 
 def test_a_block_that_fails_leaves_its_charge_and_says_how_to_resume(place: Path) -> None:

@@ -79,7 +79,7 @@ def test_floats_of_python_are_the_binary_numbers_they_are(place: Path) -> None:
 
     def request(report: str, epsilon: float) -> Request:
         cost = JOINT(epsilon).cost(3)
-        return Request("plays", "user-window", report, "k", "f", {"mechanism": "joint"}, Windows.of(None), cost)
+        return Request("plays", "user-window", report, "k", "f" * 64, {"mechanism": "joint"}, Windows.of(None), cost)
 
     ledger.charge(request("a", 0.9))
     hair = r"0\.90{10,}\d+ spent \+ 0\.10{10,}\d+ asked = 1\.0{10,}\d+, over 1\n"

@@ -74,7 +74,7 @@ def test_a_repeat_costs_nothing_and_another_question_is_refused(url: str) -> Non
         with pytest.raises(InvalidArgument) as caught:
             ledger.charge(request("a", **changed))
         assert caught.value.field == "release_id"
-    assert ledger.charge(request("a", key_id="k2", fingerprint="f2")).used == 0.5
+    assert ledger.charge(request("a", key_id="k2", fingerprint="f2" * 32)).used == 0.5
     assert len(ledger.read().charges) == 2
 
 
@@ -84,10 +84,10 @@ def test_the_same_id_over_other_input_is_refused(url: str) -> None:
     ledger.create(Budget("other", "user-window", Total(Fraction(9), Fraction(0), Fraction(0))))
     ledger.charge(request("a"))
     with refused("release_id", "a was used on", "for other input"):
-        ledger.charge(request("a", fingerprint="f2"))
+        ledger.charge(request("a", fingerprint="f2" * 32))
     with refused("release_id", "a was used on", "for another dataset (dataset plays)"):
         ledger.charge(request("a", dataset="other"))
-    assert ledger.charge(request("b", fingerprint="f2")).outcome is None
+    assert ledger.charge(request("b", fingerprint="f2" * 32)).outcome is None
 
 
 def test_windows_that_overlap_share_a_budget_and_others_do_not(url: str) -> None:
@@ -205,7 +205,7 @@ def test_a_changed_lateness_is_told_with_the_one_to_type_again(url: str) -> None
     days = [Period.of("2026-01-05", "2026-01-07", "1d", allowed_lateness=late) for late in ("10s", "1h")]
     release = Release.fresh()
     asked = (question_of(1, Joint(0.1), ["tea"], period=each, release=release) for each in days)
-    first, second = (each.request(dataset="plays", key_id="k", fingerprint="f") for each in asked)
+    first, second = (each.request(dataset="plays", key_id="k", fingerprint="f" * 64) for each in asked)
     ledger.charge(first)
     with refused("release_id", "with allowed_lateness 10s (now 3600s): ask the same again"):
         ledger.charge(second)

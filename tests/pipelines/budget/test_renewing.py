@@ -34,7 +34,7 @@ KINDS = {
 
 
 def request(release: str, cost: Cost, week: int = 0) -> Request:
-    return Request("plays", "user", release, "k", "f", {"mechanism": "mine"}, weeks(1, week), cost)
+    return Request("plays", "user", release, "k", "f" * 64, {"mechanism": "mine"}, weeks(1, week), cost)
 
 
 @pytest.mark.parametrize("delta", ["0", "1e-6"])

@@ -33,7 +33,9 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
 
 def request(report: str, rows: dict[str, str] | None = None, epsilon: str = "1", delta: str = "0") -> Request:
     cost = Cost(Fraction(epsilon), Fraction(delta))
-    return Request("plays", "user-window", report, "k", "f", {"mechanism": "mine"}, Windows.of(None), cost, rows or {})
+    return Request(
+        "plays", "user-window", report, "k", "f" * 64, {"mechanism": "mine"}, Windows.of(None), cost, rows or {}
+    )
 
 
 def change(column: str, value: object, table: str = "charges", where: str = "1") -> None:
@@ -77,7 +79,7 @@ def test_gaussian_noise_is_charged_by_the_reading_that_uses_less(ledger: Ledger)
     ledger.create(Budget.of("noise", 1, Fraction("1e-6"), unit="user"))
 
     def ask(report: str, cost: Cost) -> Request:
-        return Request("noise", "user", report, "k", "f", {"mechanism": "mine"}, Windows.of(None), cost)
+        return Request("noise", "user", report, "k", "f" * 64, {"mechanism": "mine"}, Windows.of(None), cost)
 
     little = Cost(Fraction(1, 2), Fraction("4e-7"), Fraction(1, 1000))
     much = Cost(Fraction(1, 2), Fraction("4e-7"), Fraction(1, 10))
@@ -86,7 +88,7 @@ def test_gaussian_noise_is_charged_by_the_reading_that_uses_less(ledger: Ledger)
         ledger.charge(ask("by its epsilon", much))
     assert ledger.read("noise").charges[0].cost == little
     ledger.create(Budget.of("fresh", 1, Fraction("1e-6"), unit="user"))
-    fresh = Request("fresh", "user", "c", "k", "other rows", {"mechanism": "mine"}, Windows.of(None), much)
+    fresh = Request("fresh", "user", "c", "k", "0" * 64, {"mechanism": "mine"}, Windows.of(None), much)
     assert ledger.charge(fresh).used == Fraction(4, 5)
     assert ledger.read("fresh").charges[0].cost == Cost(much.epsilon, much.delta)
     assert ledger.charge(fresh).outcome == "started", "recognised by what it asks, however it was read"

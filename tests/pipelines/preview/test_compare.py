@@ -283,8 +283,12 @@ def test_a_preview_is_available_to_notebooks_and_data_frames() -> None:
 def test_mistyped_arguments_of_preview_are_refused_with_suggestions() -> None:
     found = preview(GAPS, 3, 1.0, mechanism="joint", draws=20)
     assert [outlook.name for outlook in found] == ["joint"] and len(found) == 1
-    with pytest.raises(KeyError):
+    with pytest.raises(InvalidArgument, match="no mechanism jonit in this preview: did you mean joint"):
         found["jonit"]
+    every = preview(GAPS, 3, 1.0, draws=20)
+    name, why = next(iter(every.left_out.items()))
+    with pytest.raises(InvalidArgument, match=re.escape(f"no mechanism {name} in this preview: {why}")):
+        every[name]
     for mistake, said in (
         ({"mechanisms": "joint"}, "there is no argument mechanisms: did you mean mechanism"),
         (

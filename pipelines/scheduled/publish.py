@@ -41,6 +41,8 @@ from private_topk.transforms.windows.period import period_of
 
 Fact = tuple[str, str]
 
+_ANY = "0" * 64
+"""The fingerprint of rows that are still to come."""
 _LOST = "of which not all files are here"
 _NEARBY = 4
 """How many periods before one are looked at for the last that was published: some may be missing."""
@@ -238,7 +240,7 @@ class ScheduledReport(Periods):
             if number is None:
                 yield "ledger", f"{told}, and none is left"
                 return
-            yield "ledger", f"{told}; the next one {fits(account.books.quote(report.request('any')))}"
+            yield "ledger", f"{told}; the next one {fits(account.books.quote(report.request(_ANY)))}"
             yield from (fact[:2] for fact in self._future_charges(report, None))
 
     def _charged(self) -> set[str]:

@@ -70,7 +70,7 @@ def request(
 ) -> Request:
     parameters = {"mechanism": "joint", "neighbours": neighbours, "max_items_per_user": bound, **more}
     cost = Joint(0.25).cost(10)
-    return Request("plays", "user-window", report, "key", report, parameters, windows, cost)
+    return Request("plays", "user-window", report, "key", f"{report.encode().hex():0>64}", parameters, windows, cost)
 
 
 def ledger(folder: Path, neighbours: str = "add-remove") -> Ledger:

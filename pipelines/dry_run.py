@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from private_topk.pipelines.standing import check_adopted, check_repeat, lying_a
 from private_topk.transforms.metric import USERS
 
 if TYPE_CHECKING:
-    from private_topk.pipelines.budget.accounting import Charge
+    from private_topk.pipelines.budget.accounting import Entry
     from private_topk.runners import Launch
 
 
@@ -31,7 +31,7 @@ def dry_run(
     report: Report,
     launch: Launch,
     published: Callable[[], Iterable[Manifest]] = tuple,
-    lost: Callable[[], Sequence[Charge]] = tuple,
+    too: Callable[[], Iterable[Entry]] = tuple,
 ) -> Iterator[Fact]:
     """The facts of what a run would do, as names and values; none depends on rows, not even on whether there are any.
 
@@ -39,7 +39,7 @@ def dry_run(
 
     Args:
         published: gives the manifests of what is published of the same series, which the promise counts.
-        lost: gives what a ledger has charged of it besides, which it counts too.
+        too: gives what a ledger has charged of it besides, which it counts as well.
 
     Raises:
         InvalidArgument: the report would be refused.
@@ -62,7 +62,7 @@ def dry_run(
     many = "all items above its threshold" if k is None else f"k {k}"
     by = "" if score == USERS else f", by {score.measure}: a user adds at most {float(score.most):g} to an item"
     yield "draw", f"{' '.join(drawn_by(manifest))}, {many}{by}"
-    yield "privacy", _privacy(report, published(), lost())
+    yield "privacy", _privacy(report, published(), too())
     yield "release", _release(report)
     yield "ledger", _ledger(report)
     yield "output", f"{report.sink.uri}: {_output(report)}"
@@ -99,7 +99,7 @@ def _windows(question: Question) -> str:
     return f"{len(period):,}, {ends}, the first to {rest}"
 
 
-def _privacy(report: Report, published: Iterable[Manifest], lost: Sequence[Charge]) -> str:
+def _privacy(report: Report, published: Iterable[Manifest], too: Iterable[Entry]) -> str:
     """The promise as `show` will state it: of this run and all that is published of its series."""
     manifest, period = report.manifest, report.windows
     if manifest.privacy is None:
@@ -111,7 +111,7 @@ def _privacy(report: Report, published: Iterable[Manifest], lost: Sequence[Charg
         for each in published
         if each.release_id != manifest.release_id and series_difference(each, manifest) is None
     ]
-    series = series_of([*others, msgspec.structs.replace(manifest, windows=windows)], lost)
+    series = series_of([*others, msgspec.structs.replace(manifest, windows=windows)], too)
     declared = report.corrects and series.privacy and series.privacy.epsilon == manifest.privacy.epsilon
     room = ", the declared total, of which this correction takes a part too" if declared else ""
     share, whose = manifest.privacy.share_of_a_window, "each" if series.zcdp_of_a_window else "in this run"

@@ -134,7 +134,7 @@ def _go_through(report: ScheduledReport, numbers: Sequence[int], arguments: Name
         if not arguments.backfill:
             raise
         state = f", {error.state}" if isinstance(error, Interrupted) else ""
-        before = f"this call had published {went.count('published'):,} earlier periods"
+        before = f"earlier periods that this call has published: {went.count('published'):,}"
         raise Interrupted(f"{before}; of {report.words(len(went))}{state}", error) from None
     if arguments.json:
         print_json({"report": report.name, "periods": [_as_json(report, *each) for each in enumerate(went)]})

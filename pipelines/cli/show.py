@@ -19,8 +19,7 @@ from private_topk.transforms.errors import InvalidArgument, did_you_mean, printa
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name, parameters_of
 
 if TYPE_CHECKING:
-    from private_topk.pipelines.budget.accounting import Books, Entry
-    from private_topk.pipelines.release.manifest import Manifest
+    from private_topk.pipelines.budget.accounting import Entry
     from private_topk.pipelines.show.published import PublishedReport
     from private_topk.pipelines.sinks.sink import Sink
 
@@ -83,9 +82,9 @@ def _show(arguments: Namespace, others: list[str]) -> None:
         for sentence in what_is_lost(report):  # the other forms tell it themselves
             print(sentence, file=sys.stderr)
     elif arguments.sign_off:
-        print(*sheet(*_with_books(report, arguments.ledger)), sep="\n")
+        print(*sheet(*_with_books(report, arguments)), sep="\n")
     elif arguments.registry:
-        print(registry_entry(*_with_books(report, arguments.ledger)), end="")
+        print(registry_entry(*_with_books(report, arguments)), end="")
     else:
         print(*in_text(report), sep="\n")
 
@@ -102,16 +101,19 @@ def _manifest(report: PublishedReport) -> dict[str, Any] | None:
     return None if report.manifest is None else report.manifest.to_json()
 
 
-def _with_books(report: PublishedReport, url: str | None) -> tuple[PublishedReport, Sequence[str]]:
+def _with_books(report: PublishedReport, arguments: Namespace) -> tuple[PublishedReport, Sequence[str]]:
     """The report with the cost of what a ledger has charged of it and is not here, and what the ledger says of the
-    dataset and of that; as it is where none is named.
+    dataset and of that; as it is where none is named. Of single files, and units of one window, only charges of these
+    windows count.
     """
-    manifest = report.manifest
+    url, manifest = arguments.ledger, report.manifest
     if url is None or manifest is None:  # whoever asks for them refuses a report without a manifest
         return report, ()
     from private_topk.pipelines.budget.ledger import Ledger
     from private_topk.pipelines.budget.statement import sentence
-    from private_topk.pipelines.release.promise import named, series_of
+    from private_topk.pipelines.budget.windows import Windows
+    from private_topk.pipelines.release.formats import RANKING_FORMATS
+    from private_topk.pipelines.release.promise import charged_too, named, series_of
 
     if manifest.dataset is None:
         raise InvalidArgument(
@@ -131,26 +133,15 @@ def _with_books(report: PublishedReport, url: str | None) -> tuple[PublishedRepo
         if (release, key) not in known:
             raise InvalidArgument("ledger", f"knows nothing of {verbatim(release)}", "give the ledger that was charged")
     told = " ".join(sentence(budget, books) for budget in books.budgets)
-    lost = _charged_too(manifest, parts, books)
-    why = "of which no manifest is here: these numbers count it"
+    charges: Sequence[Entry] = books.charges
+    files = all(place.lower().endswith(tuple(RANKING_FORMATS)) for place in arguments.ranking)
+    if files and manifest.privacy is not None and not manifest.privacy.of_all_windows:
+        starts, ends = Windows.at(manifest.bounds()).bounds()
+        shown = starts.min(keepdims=True), ends.max(keepdims=True)
+        charges = [each for each in charges if each.windows.overlapping(*shown).any()]
+    lost = charged_too(charges, parts)
+    why = ", of which no manifest is here: these numbers count that"
     return replace(report, manifest=series_of(parts, lost) if lost else manifest), (told, *named(lost, why))
-
-
-def _charged_too(manifest: Manifest, parts: Sequence[Manifest], books: Books) -> list[Entry]:
-    """What was charged of the same windows and is not here."""
-    from private_topk.pipelines.budget.windows import Windows
-    from private_topk.pipelines.release.promise import charged_too
-
-    within = Windows.at(manifest.bounds()).runs
-    here = {str(each.release_id) for each in parts} | {each.release_id for each in manifest.corrects}
-    return charged_too(
-        (
-            entry
-            for entry in books.charges
-            if within[0].start <= entry.windows.runs[0].start and entry.windows.runs[-1].end <= within[-1].end
-        ),
-        here,
-    )
 
 
 def _titled(report: PublishedReport, arguments: Namespace) -> PublishedReport:

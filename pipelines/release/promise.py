@@ -6,7 +6,7 @@ Pages, words, sign-off sheets, manifests and dry runs all state what `promised` 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -20,9 +20,11 @@ from private_topk.pipelines.release.manifest import BudgetFacts, Manifest, Priva
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.stated import number
 
+_NAMED = 4
+
 
 def promised(
-    published: Iterable[tuple[Manifest, Windows]], also: Sequence[Charge] = ()
+    published: Iterable[tuple[Manifest, Windows]], also: Iterable[Entry] = ()
 ) -> tuple[PrivacyFacts, BudgetFacts | None]:
     """The promise for the privacy unit, and that for a user who is in every window, where this is not the unit.
 
@@ -34,9 +36,11 @@ def promised(
     Args:
         published: private releases with the same privacy unit, and windows of theirs. The same release may come several
             times, as it does from a folder with a file for each window; each of its windows counts once.
-        also: what a ledger has charged of the same unit, and no manifest tells.
+        also: what a ledger has charged of the same unit and is not among these (`charged_too`).
     """
     parts = _by_release(published)
+    told = {one.release_id for manifest, _ in parts for one in manifest.corrects}
+    also = [each for each in also if each.release_id not in told]
     first, everything = parts[0][0], Windows.union([*(each for _, each in parts), *(each.windows for each in also)])
     charges = [_charge(manifest, windows) for manifest, windows in parts]
     declared, own = _declared(first), charges[0].cost
@@ -53,7 +57,8 @@ def promised(
     delta = max(each.cost.delta for each in charges)
     if unit == "user":  # as a ledger whose total this is shared from: it keeps the delta of a single ranking
         delta /= declared.rankings_of_a_user_in_a_window or 1
-    once = replace(charges[0], windows=everything, windows_of_a_user=_bound(first, everything))
+    newest = max((charges[0], *also), key=lambda each: each.windows.runs[-1].end)
+    once = replace(charges[0], windows=everything, cost=newest.cost, windows_of_a_user=_bound(first, everything))
     spent, reached = _with_the_rest(unit, charges, once, _covered(first))
     if changed or dearer or reached > _covered(first):
         stated = _restated(declared, spent, delta, max(everything.number, declared.windows or 1), reached)
@@ -111,7 +116,7 @@ def not_corrected(published: Sequence[Manifest]) -> list[Manifest]:
     return [manifest for manifest in published if manifest.release_id not in corrected]
 
 
-def series_of(published: Iterable[Manifest], also: Sequence[Charge] = ()) -> Manifest:
+def series_of(published: Iterable[Manifest], also: Iterable[Entry] = ()) -> Manifest:
     """The manifest of a series: what all have, the windows of all, and what these promise together. What was asked
     otherwise before is told as the newest has it; what else differs, such as ids, is left out.
 
@@ -141,23 +146,25 @@ def series_of(published: Iterable[Manifest], also: Sequence[Charge] = ()) -> Man
     return msgspec.structs.replace(first, **facts)
 
 
-def charged_too(charges: Iterable[Entry], here: Collection[str]) -> list[Entry]:
-    """What else a ledger has of the reports of these releases, such as a lost correction."""
-    names = {name.partition("/")[0] for name in here}
-    return [each for each in charges if each.release_id not in here and each.release_id.partition("/")[0] in names]
+def charged_too(charges: Iterable[Entry], here: Iterable[Manifest]) -> list[Entry]:
+    """What else a ledger has charged of the reports of these, such as what is lost, or was messages."""
+    ids = {str(each.release_id) for each in here}
+    names = {each.partition("/")[0] for each in ids}
+    return [each for each in charges if each.release_id not in ids and each.release_id.partition("/")[0] in names]
 
 
-def named(charges: Sequence[Entry], why: str) -> Iterator[str]:
-    """The sentence that names these and says why; nothing for none."""
+def named(charges: Sequence[Entry], more: str) -> Iterator[str]:
+    """The sentence that names some of these and says more; nothing for none."""
     if charges:
-        yield f"The ledger has charged {', '.join(each.release_id for each in charges)} too, {why}."
+        rest = f" and {len(charges) - _NAMED:,} more" if len(charges) > _NAMED else ""
+        yield f"The ledger has charged {', '.join(each.release_id for each in charges[:_NAMED])}{rest} too{more}."
 
 
 def first_start(manifest: Manifest) -> tuple[bool, Any]:
     return min(((window.start is not None, window.start) for window in manifest.windows), default=(False, None))
 
 
-def promise_of(manifests: Iterable[Manifest], also: Sequence[Charge] = ()) -> tuple[PrivacyFacts, BudgetFacts | None]:
+def promise_of(manifests: Iterable[Manifest], also: Iterable[Entry] = ()) -> tuple[PrivacyFacts, BudgetFacts | None]:
     """`promised`, of the windows that manifests list."""
     return promised(((manifest, Windows.at(manifest.bounds())) for manifest in manifests), also)
 

@@ -43,7 +43,7 @@ Fact = tuple[str, str]
 
 _ANY = "0" * 64
 """The fingerprint of rows that are still to come."""
-_LOST = "of which not all files are here"
+_LOST = ", of which not all files are here"
 _NEARBY = 4
 """How many periods before one are looked at for the last that was published: some may be missing."""
 
@@ -111,7 +111,7 @@ class ScheduledReport(Periods):
             for _, text, warns in self._future_charges(report, number):
                 if warns:
                     tell_operator(text)
-            self.tell_lost(report.manifest)
+            self.tell_lost(self.release_id(number))
 
         with self._pointing():
             return run(report, launch, "call the report again", None, exact_counters, once_checked=forewarn_and_tell)
@@ -143,9 +143,10 @@ class ScheduledReport(Periods):
         self._check_place(number)
         report, launch = self._made(number)
         with self._pointing():
-            lost = cache(lambda: self._lost(report.manifest))
+            published = cache(lambda: tuple(self._published()))
+            too = cache(lambda: charged_too(self._charges(), (*published(), report.manifest)))
             try:
-                facts = [*dry_run(report, launch, self._published, lambda: lost()[0])]
+                facts = [*dry_run(report, launch, published, too)]
             except InvalidArgument as error:  # what is published stays, whatever would be asked now
                 if self._correction is not None or not self.published(number):
                     raise
@@ -153,9 +154,7 @@ class ScheduledReport(Periods):
                 tell(report, [("output", f"published before; drawing it again would be refused: {why}")], True)
                 return
             facts.append(("recall", self._forewarn(report, number)))
-            corrections, others = lost()
-            facts += (("lost", told) for told in named(corrections, f"{_LOST}: this promise counts it"))
-            facts += (("lost", told) for told in named(others, "which this promise does not count"))
+            facts += (("charged", told) for told in named(too(), ": this promise counts that"))
             facts += self._since(report.manifest, self._last(number, _NEARBY))
             facts += (fact[:2] for fact in self._future_charges(report, number))
             tell(report, facts, self.published(number))
@@ -180,27 +179,27 @@ class ScheduledReport(Periods):
             manifests = self._manifests(number, self._places_of_publications(number))
             yield from (each for each in manifests if each is not None)
 
-    def _lost(self, *counted: Manifest) -> tuple[list[Entry], list[Entry]]:
-        """What the ledger has of this report and no manifest tells: corrections of its periods, which are lost or were
-        messages without a manifest; and others, such as from before another `first`. The first publication of a period
-        is told by the horizon, lost or not; and what is `counted`.
+    def _lost(self) -> list[Entry]:
+        """The corrections of its periods that the ledger has charged and of which not all files are there; none of
+        messages, which have no files.
         """
-        charges = self._charges()
+        if sink_for(self.options(0), watch=self.watches).files(self.windows(0)) is None:
+            return []
         firsts = {self.release_id(number, None): number for number in range(self.schedule.ended(now()))}
-        ids = {each.release_id for each in charges} - firsts.keys()
-        numbers = {firsts[of] for of in map(_corrected_by, ids) if of in firsts}
-        places = (place for number in numbers for place in self._places_of_publications(number))
-        manifests = [*counted, *(place.pair.manifest for place in places if place.pair.manifest)]
-        known = {one.release_id for each in manifests for one in each.corrects} | firsts.keys()
-        lost = charged_too(charges, known | {str(each.release_id) for each in manifests})
-        corrections = [each for each in lost if _corrected_by(each.release_id) in firsts]
-        return corrections, [each for each in lost if each not in corrections]
+        charges = [each for each in self._charges() if each.release_id not in firsts]
+        corrections = [each for each in charges if _corrected_by(each.release_id) in firsts]
+        places = (
+            place
+            for first in {_corrected_by(each.release_id) for each in corrections}
+            for place in self._places_of_publications(firsts[first])
+        )
+        there = {place.release for place in places if place.pair.manifest is not None}
+        return [each for each in corrections if each.release_id not in there]
 
-    def tell_lost(self, *counted: Manifest) -> None:
-        """Tell on stderr which corrections are `_lost`; nothing of messages, which have no manifest to lose."""
+    def tell_lost(self, coming: str = "") -> None:
+        """Tell on stderr which corrections are lost, but for the release that is coming."""
         with self._pointing():
-            in_files = sink_for(self.options(0), watch=self.watches).files(self.windows(0)) is not None
-            lost = self._lost(*counted)[0] if in_files else ()
+            lost = [each for each in self._lost() if each.release_id != coming]
         with level("warning"):
             for told in named(lost, _LOST):
                 print(f"{self.name}: {printable(told)}", file=sys.stderr, flush=True)
@@ -231,7 +230,7 @@ class ScheduledReport(Periods):
             return
         with self._pointing():
             held_by(account, self.options(0))
-            yield from (("lost", told) for told in named(self._lost()[0], _LOST))
+            yield from (("lost", told) for told in named(self._lost(), _LOST))
             charged = self._charged()
             periods = range(self.schedule.horizon or len(charged) + 1)
             number = next((each for each in periods if self.release_id(each, None) not in charged), None)
@@ -245,7 +244,7 @@ class ScheduledReport(Periods):
 
     def _charged(self) -> set[str]:
         """The release ids of the periods that a ledger has, of a horizon without those of another `first`."""
-        names = {entry.release_id.partition(CORRECTION)[0] for entry in self._charges()}
+        names = {_corrected_by(entry.release_id) for entry in self._charges()}
         if (horizon := self.schedule.horizon) is not None:
             return names & {self.release_id(number, None) for number in range(horizon)}
         return {name for name in names if name.startswith(f"{self.name}/")}

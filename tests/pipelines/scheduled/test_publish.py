@@ -61,8 +61,10 @@ def test_a_signal_in_a_backfill_tells_what_the_call_had_published(
     monkeypatch.setattr(publish, "tell_operator", stop)
     capsys.readouterr()
     assert report(folder, "--backfill") == 143 and len(outputs(folder)) == 2
-    said = "terminated; this call had published 2 earlier periods; of 2026-01-19 to 2026-01-26, nothing is published. "
-    assert f"private-topk: {said}To finish" in capsys.readouterr().err
+    said = (
+        "earlier periods that this call has published: 2; of 2026-01-19 to 2026-01-26, nothing is published. To finish"
+    )
+    assert f"private-topk: terminated; {said}" in capsys.readouterr().err
 
 
 @pytest.mark.long

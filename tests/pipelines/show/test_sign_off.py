@@ -269,7 +269,7 @@ def test_releases_are_counted_with_those_that_were_corrected_are_lost_or_have_no
         file.unlink()
     for each in told():
         assert "added up; together epsilon 4, delta 0" in each
-        why = "of which no manifest is here: these numbers count it"
+        why = "of which no manifest is here: these numbers count that"
         assert f"The ledger has charged weekly/6/correction-1 too, {why}." in each, each
     sheet, _ = told()
     assert "budget epsilon 2, delta 0 of each" in sheet and "a person in all windows epsilon 4, delta 0" in sheet

@@ -31,7 +31,7 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 from apache_beam.runners.portability.flink_runner import FlinkJarJobServer, FlinkRunner
-from apache_beam.runners.portability.job_server import ExternalJobServer, StopOnExitJobServer
+from apache_beam.runners.portability.job_server import ExternalJobServer
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 from apache_beam.runners.runner import PipelineResult
 
@@ -354,12 +354,12 @@ class FlinkJobRunner(LoopbackRunner, FlinkRunner):
         self.rest = rest
         if settings is not None:
             weakref.finalize(self, shutil.rmtree, settings, ignore_errors=True)
-        self._server: StopOnExitJobServer | None = None
+        self._server: _JobServer | None = None
 
-    def default_job_server(self, options: PipelineOptions) -> StopOnExitJobServer:
+    def default_job_server(self, options: PipelineOptions) -> _JobServer:
         """The job server that this runner starts: the same one for its options and for running."""
         if self._server is None:
-            self._server = StopOnExitJobServer(_JobServer(options))
+            self._server = _JobServer(options)
         return self._server
 
     def create_job_service_handle(self, job_service: Any, options: PipelineOptions) -> JobServiceHandle:  # noqa: ANN401

@@ -108,25 +108,38 @@ def reachable(address: str, patience: float = 3.0) -> bool:
 
 
 class EndsWithUs(SubprocessJobServer):
-    """A job server that ends with this process, though it be killed. It must precede Beam's among base classes."""
+    """A job server that ends with this process, though it be killed. It must precede Beam's among base classes.
+
+    It is not for Beam's `StopOnExitJobServer`, which stops a server inside a handler of SIGINT under a lock: a second
+    Ctrl-C meanwhile waits for that lock, in the thread that holds it.
+    """
+
+    def __init__(self, *args: Any) -> None:  # noqa: ANN401 - Beam's
+        super().__init__(*args)
+        self._starting = threading.Lock()
+        self._endpoint: Any = None
 
     def subprocess_cmd_and_endpoint(self) -> tuple[list[str], str]:
         command, endpoint = super().subprocess_cmd_and_endpoint()
         return ending_with_us(command), endpoint
 
     def start(self) -> Any:  # noqa: ANN401 - Beam's
-        """Start the server, and end it with this process. Beam sees to that only once the server answers, and leaves a
-        temporary folder if a signal comes before.
-        """
-        atexit.register(self.stop)
-        return super().start()
+        """Start the server, once, and end it with this process, also if a signal comes before it answers."""
+        with self._starting:
+            if self._endpoint is None:
+                atexit.register(self.stop)
+                self._endpoint = super().start()
+            return self._endpoint
 
-    def stop(self) -> Any:  # noqa: ANN401 - Beam's
+    def stop(self) -> None:
         """End the server. Beam's own leaves it where its temporary folder was cleared away."""
+        self._endpoint = None
         if self._local_temp_root:
             shutil.rmtree(self._local_temp_root, ignore_errors=True)
             self._local_temp_root = None
-        return None if self._server is None else super().stop()
+        server, self._server = self._server, None  # one that is started anew has a folder of its own
+        if server is not None:
+            server.stop()
 
 
 class LoopbackRunner(PortableRunner):

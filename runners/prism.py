@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import ClassVar
 
 from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions, PrismRunnerOptions
-from apache_beam.runners.portability.job_server import StopOnExitJobServer
 from apache_beam.runners.portability.prism_runner import PrismJobServer, PrismRunner
 from apache_beam.utils import shared
 from apache_beam.version import __version__ as beam_version
@@ -32,9 +31,9 @@ class PrismJobRunner(LoopbackRunner, PrismRunner):
 
     _server: ClassVar[shared.Shared] = shared.Shared()
 
-    def default_job_server(self, options: PipelineOptions) -> StopOnExitJobServer:
+    def default_job_server(self, options: PipelineOptions) -> _JobServer:
         location = options.view_as(PrismRunnerOptions).prism_location
-        return self._server.acquire(lambda: StopOnExitJobServer(_JobServer(options)), tag=location)
+        return self._server.acquire(lambda: _JobServer(options), tag=location)
 
 
 def prepare(arguments: Sequence[str]) -> Launch:

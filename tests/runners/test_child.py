@@ -114,39 +114,69 @@ def test_the_stream_of_a_killed_test_run_ends(tmp_path: Path) -> None:
     wait_until(lambda: not marked(str(tmp_path)), 20)
 
 
-@pytest.mark.server
-@pytest.mark.parametrize("runner", ["prism", nightly("flink")])
-def test_the_server_of_a_killed_launcher_ends(runner: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def launched(runner: str, folder: Path, request: pytest.FixtureRequest) -> subprocess.Popen[bytes]:
+    """The command of a stream without an end, once its server is there; it writes to `folder / "log"`."""
     more = ["--flink_job_server_jar", flink_job_server()] if runner == "flink" else []
     if runner == "prism":
         request.getfixturevalue("prism_binary")
-    write_sample(str(tmp_path))
+    write_sample(str(folder))
     words = [
         *(
-            f"stream --input {tmp_path}/p*.avro --domain {tmp_path}/catalogue.txt --mechanism joint --k 2 --epsilon "
-            f"1 --window year --from 2026-01-01 --to 2126-01-01 --output {tmp_path}/out --runner {runner}"
+            f"stream --input {folder}/p*.avro --domain {folder}/catalogue.txt --mechanism joint --k 2 --epsilon "
+            f"1 --window year --from 2026-01-01 --to 2126-01-01 --output {folder}/out --runner {runner}"
         ).split(),
         *more,
     ]
-    with open(tmp_path / "log", "wb") as log:
+    with open(folder / "log", "wb") as log:
         launcher = subprocess.Popen(
             [sys.executable, "-m", "private_topk", *words],
             stdout=log,
             stderr=log,
-            env={**os.environ, MARK: str(tmp_path)},
+            env={**os.environ, MARK: str(folder)},
             start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # workers of a test runner ignore it
         )
     word = {"prism": "--job_port", "flink": "-jar"}[runner]
     try:
         wait_until(
             lambda: (
                 launcher.poll() is not None
-                or any(word in line and not line.startswith(sys.executable) for line in marked(str(tmp_path)))
+                or any(word in line and not line.startswith(sys.executable) for line in marked(str(folder)))
             ),
             120,
         )
-        assert launcher.poll() is None, (tmp_path / "log").read_text()
+        assert launcher.poll() is None, (folder / "log").read_text()
+    except BaseException:
+        launcher.kill()
+        raise
+    return launcher
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("runner", ["prism", nightly("flink")])
+def test_the_server_of_a_killed_launcher_ends(runner: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    launcher = launched(runner, tmp_path, request)
+    launcher.kill()  # it alone
+    launcher.wait()
+    wait_until(lambda: not marked(str(tmp_path)), 30)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("runner", ["prism", nightly("flink")])
+def test_a_second_interrupt_while_a_server_stops_ends_the_command(
+    runner: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Whoever sees nothing happen presses Ctrl-C again."""
+    launcher = launched(runner, tmp_path, request)
+    time.sleep(3)  # the server answers, and its job runs: before that an interrupt ends the command in another place
+    try:
+        for _ in range(3):
+            launcher.send_signal(signal.SIGINT)
+            time.sleep(0.3)
+        assert launcher.wait(30) in (130, -signal.SIGINT)
     finally:
-        launcher.kill()  # it alone
+        launcher.kill()
         launcher.wait()
+    said = (tmp_path / "log").read_text()
+    assert "private-topk: interrupted; nothing is published" in said and "Traceback" not in said, said
     wait_until(lambda: not marked(str(tmp_path)), 30)

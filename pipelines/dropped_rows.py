@@ -184,9 +184,10 @@ class DataQuality:
             yield f"  {told} of {column!r} are like {shape!r}, which is not read (docs/formats.md)"
         if more := shapes[_MAX_NAMED:]:
             yield f"  {len(more):,} other forms that at least 100 are like are not read either"
-        for (uri, cause), count in self.causes.items():
-            if count >= _MIN and 2 * count > self.drops[uri]["unreadable"]:
-                yield f"  {self._where(uri)}most of the unreadable rows {cause}"
+        for (uri, cause), count in self.causes.most_common():
+            if count >= _MIN:
+                many = "most" if 2 * count > self.drops[uri]["unreadable"] else self._said(count, exact)
+                yield f"  {self._where(uri)}{many} of the unreadable rows {cause}"
         for (uri, where, difference), count in self.spellings.items():
             if count >= _MIN:
                 told = f"{self._where(uri)}{self._said(count, exact)}"

@@ -213,7 +213,7 @@ class RangeDomain:
     @classmethod
     def parse(cls, text: str) -> RangeDomain:
         """The range START:STOP. Raises InvalidArgument for any other text."""
-        match = isinstance(text, str) and re.fullmatch(r"\s*(-?[0-9]{1,18})\s*:\s*(-?[0-9]{1,18})\s*", text)
+        match = isinstance(text, str) and re.fullmatch(r"\s*(-?[0-9]{1,999})\s*:\s*(-?[0-9]{1,999})\s*", text)
         if not match:
             raise InvalidArgument(
                 "domain_range",

@@ -89,6 +89,20 @@ def of_input(number: int) -> Iterator[None]:
         raise
 
 
+def together(errors: Sequence[InvalidArgument]) -> InvalidArgument:
+    """One refusal of one or several inputs: the first, which also tells of the others."""
+    first, *others = errors
+    if not others:
+        return first
+    told = [
+        f"input {e.input}: {'{' + e.field + '} ' if e.field else ''}{': '.join(filter(None, (e.rule, e.remedy)))}"
+        for e in others
+    ]
+    error = type(first)(first.field, first.rule, "; ".join(filter(None, (first.remedy, *told))), first.final)
+    error.input = first.input
+    return error
+
+
 class InputNotReady(InvalidArgument):
     """The error of a field that names what has not come yet: nothing was done, and the same call may succeed later."""
 

@@ -7,6 +7,7 @@ publish a second noisy answer, so nothing is drawn from ambient randomness.
 from __future__ import annotations
 
 import base64
+import codecs
 import hashlib
 import hmac
 import json
@@ -198,6 +199,9 @@ class ReleaseKey:
         if self.in_memory:
             return _from_memory(name)
         secret = _READERS[kind](name).strip()
+        if secret.startswith(codecs.BOM_UTF8):  # which editors add and remove unseen: another key each time
+            rule = f"{verbatim(self.source)} begins with a byte order mark, which would be part of the key"
+            raise InvalidArgument("release_key", rule, "write it without: `tail -c +4 KEY > NEW`")
         if len(secret) < _MIN_BYTES:
             rule = f"{verbatim(self.source)} must have at least {_MIN_BYTES} bytes, got {len(secret)}"
             raise InvalidArgument("release_key", rule, "make one with `head -c 32 /dev/urandom | base64`")

@@ -311,7 +311,7 @@ def up(folder: Path, port: int, task_managers: int) -> None:
     """Start a cluster and a worker pool that outlive this process, and say how to use them."""
     state = folder / "processes.json"
     if state.exists():
-        sys.exit(f"a cluster is up already, or was not brought down: {state}")
+        sys.exit(f"a cluster is up already, or was not brought down ({state}): `make flink-down` ends it")
     try:
         _refuse_taken(range(port, port + 3))
         # The state is written from the first process on: this one may be killed before the last.

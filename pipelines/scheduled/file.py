@@ -14,6 +14,7 @@ import yaml
 
 from private_topk.pipelines.options import Option, rows
 from private_topk.pipelines.scheduled.schedule import Schedule
+from private_topk.pipelines.sources.text import encoding_of
 from private_topk.pipelines.texts import columns, name_and_value, printable_text, template
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, literal, refused, verbatim
 from private_topk.transforms.windows.calendar import UNITS
@@ -47,7 +48,8 @@ class Document:
         self.fields: dict[str, Field] = {}
         try:
             with open(path, "rb") as source:
-                root = yaml.compose(source, Loader=yaml.SafeLoader)
+                content = source.read()
+            root = yaml.compose(content, Loader=yaml.SafeLoader)
         except (OSError, ValueError) as error:  # ValueError: a path with a null byte
             why = getattr(error, "strerror", None) or error
             raise InvalidArgument("", verbatim(f"{path} cannot be read: {why}")) from None
@@ -56,6 +58,10 @@ class Document:
                 error.problem_mark.line + 1 if error.problem_mark else 1, f"not YAML: {error.problem}"
             ) from None
         except yaml.YAMLError as error:  # invalid characters
+            if seen := encoding_of(content):
+                raise refused(
+                    f"{path} is in {seen.upper()}, and must be in UTF-8: write it so, as iconv does"
+                ) from None
             raise refused(f"{path} must be printable text in UTF-8: {str(error).splitlines()[0]}") from None
         except RecursionError:
             raise self._refusal(1, "not what was meant: it is nested too deeply") from None

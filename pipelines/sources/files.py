@@ -32,7 +32,7 @@ from private_topk.pipelines.sources.names import keys_of
 from private_topk.pipelines.sources.source import BlockReader, DroppedRowsByReason, Source
 from private_topk.pipelines.sources.unchanged import Original
 from private_topk.transforms.completeness import with_receipt
-from private_topk.transforms.errors import InvalidArgument, crosses, of_field, of_input, verbatim
+from private_topk.transforms.errors import InvalidArgument, crosses, of_field, of_input, together, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.steps import WindowInto, flat_map
 from private_topk.transforms.windows import Period
@@ -165,16 +165,23 @@ class Inputs(Source):
         return self.inputs
 
     def check(self, period: Period | None) -> None:
+        """Raises one refusal of all inputs that have mistakes, at the place of the first."""
         found: dict[object, int] = {}
+        mistakes: list[InvalidArgument] = []
         for number, each in enumerate(self.inputs):
-            with of_input(number + 1):
-                for file in each.files:
-                    first = found.setdefault(same_file(file.path), number)
-                    if first != number:
-                        other = self.inputs[first].uri
-                        rule = f"{each.uri} has {file.path}, as {other} has, so its rows would count twice"
-                        raise InvalidArgument("input", verbatim(rule), "give patterns that share no file")
-                each.check(period)
+            try:
+                with of_input(number + 1):
+                    for file in each.files:
+                        first = found.setdefault(same_file(file.path), number)
+                        if first != number:
+                            other = self.inputs[first].uri
+                            rule = f"{each.uri} has {file.path}, as {other} has, so its rows would count twice"
+                            raise InvalidArgument("input", verbatim(rule), "give patterns that share no file")
+                    each.check(period)
+            except InvalidArgument as error:
+                mistakes.append(error)
+        if mistakes:
+            raise together(mistakes)
 
     def read(self, period: Period | None) -> BlockReader:
         pieces = [piece for each in self.inputs for piece in each.pieces(period)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
 from collections.abc import Sequence
@@ -42,7 +43,7 @@ class JsonPayload:
 
     def rows(self, messages: Sequence[bytes], columns: Columns) -> Rows:
         """The rows of the messages, one each, read like the lines of a JSON lines file."""
-        return json_lines.rows_of(messages, columns)
+        return json_lines.rows_of([message.removeprefix(codecs.BOM_UTF8) for message in messages], columns)
 
 
 @dataclass(frozen=True)

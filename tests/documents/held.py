@@ -228,6 +228,12 @@ def one_spelling(world: World) -> None:
 
 
 OUTCOMES = """\
+raw.csv, rows, 29
+latin.csv, rows, 2
+quoted.csv, rows, 1
+raw.jsonl, rows, 14
+raw.parquet, rows, 1
+raw.avro, rows, 1
 latin.csv, kept, 1
 latin.csv, unreadable line, 1
 quoted.csv, kept, 1

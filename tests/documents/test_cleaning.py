@@ -51,10 +51,11 @@ def test_users_that_a_text_would_make_other_people_of(page: dict[str, Any], user
 @pytest.mark.parametrize("text", ["", "\n", "user,item\n", "User,Item,Time\nana,tea,2026-01-05\n", "user\nana\n"])
 @pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz", "rows.jsonl"])
 def test_a_file_without_rows_or_without_the_names_stops_nothing(
-    page: dict[str, Any], tmp_path: Path, name: str, text: str
+    page: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str
 ) -> None:
     path = tmp_path / name
     path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
     rows = page["source"]("x", "DE", page["from_lines"](str(path)), "UTC", [])
+    assert capsys.readouterr().out == f"x, rows, {len(rows)}\n"
     assert rows["item"].to_list() == [None] * len(rows) and rows["country"].to_list() == ["DE"] * len(rows)
     assert rows["unreadable"].to_list() == [not user for user in rows["user"]]

@@ -64,6 +64,10 @@ def test_unreadable_missing_and_short_keys(tmp_path: Path, monkeypatch: pytest.M
     with refused("release_key", "at least 16 bytes") as caught:
         ReleaseKey.parse("env:PRIVATE_TOPK_SHORT").secret()
     assert "hunter2" not in str(caught.value)
+    (tmp_path / "marked").write_bytes(b"\xef\xbb\xbfhunter2 in full length\n")
+    with refused("release_key", "begins with a byte order mark", "tail -c +4") as caught:
+        ReleaseKey.parse(f"file:{tmp_path / 'marked'}").secret()
+    assert "hunter2" not in str(caught.value)
     with refused("release_key", "must have at most 65,536 bytes"):
         ReleaseKey.parse("file:/dev/zero").secret()
 

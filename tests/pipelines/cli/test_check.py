@@ -309,6 +309,15 @@ class TestTheOperatorsLook:
         told = checked("--show-dropped-rows", rows=name).err
         assert f"most of the unreadable rows {said}" in told and SECRET not in told, told
 
+    def test_what_is_wrong_with_rows_of_which_no_cause_has_most(self, folder: Path) -> None:
+        """Each cause of at least 100 rows is told, the most frequent first."""
+        lines = [f'u,"{SECRET}\n' * 130, f"u,{SECRET},Tea,2026-01-06\n" * 140, f"u,{SECRET}\0,2026-01-06\n" * 90]
+        write(folder / "rows.csv", "".join(["user,item,time\n", *lines]))
+        told = checked("--show-dropped-rows", rows="rows.csv").err
+        assert "100 or more of the unreadable rows have a quote" in told and "NUL" not in told, told
+        assert told.index("another number of values") < told.index("have a quote"), told
+        assert SECRET not in told, told
+
     def test_an_input_none_of_whose_rows_counts(self, folder: Path) -> None:
         write(folder / "good.parquet", rows_of())
         write(folder / "old.parquet", rows_of(200, time=lambda time: time - 86_400 * 365))

@@ -22,6 +22,8 @@ LAUGHS = "a0: &a0 {x: y}\n" + "".join(
         (b"report: a\x07b\n", "must be printable text in UTF-8: unacceptable character #x0007"),
         (b"report: \x00\n", "must be printable text in UTF-8: unacceptable character #x0000"),
         (b"caf\xe9: 1\n", "must be printable text in UTF-8: unacceptable character #x00e9: invalid"),
+        ("report: a\n".encode("utf-16-le"), " is in UTF-16-LE, and must be in UTF-8: write it so, as iconv does"),
+        ("report: a\n".encode("utf-32"), " is in UTF-32, and must be in UTF-8"),
         (b"", ":1: must be a mapping that starts with `report: NAME`"),
         (b"- 1\n", ":1: must be a mapping"),
         (b"a: [1\n", "not YAML"),
@@ -32,7 +34,7 @@ LAUGHS = "a0: &a0 {x: y}\n" + "".join(
         (b"[" * 20_000, "nested too deeply"),
         (b"{a: " * 20_000, "nested too deeply"),
     ],
-    ids=range(12),
+    ids=range(14),
 )
 def test_an_invalid_report_file_is_refused_in_one_line(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "r.yaml"

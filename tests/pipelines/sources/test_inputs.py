@@ -373,6 +373,10 @@ REFUSED = {
     "the same input twice": (["a.csv", "a.csv"], "so its rows would count twice"),
     "one that is not there": (["a.csv", "none.csv"], "--input none.csv matches no file"),
     "one that lacks the column": (["a.csv", "lacks.csv"], "--user-column 'user' is no column of lacks.csv"),
+    "the second of two mistakes": (
+        ["lacks.csv", "a.csv", "odd.csv"],
+        "; input 3: --item-column 'item' is no column of odd",
+    ),
     "numbers as times": (["a.csv", "numbers.parquet"], "column 'time' has numbers, of type INT64, in numbers.parquet"),
     "what is no format": (["mixed/*"], "mixed/notes.pdf has no known ending"),
     "a stream": (["a.csv", "kafka://broker:1/plays"], "kafka://broker:1/plays is a stream"),
@@ -385,6 +389,7 @@ def test_a_refusal_names_the_input(tmp_path: Path, why: str) -> None:
     inputs, told = REFUSED[why]
     write(tmp_path / "a.csv", [{**row, "time": "2026-01-05"} for row in PLAYS])
     write(tmp_path / "lacks.csv", "who,item,time\nu,plain,2026-01-05\n")
+    write(tmp_path / "odd.csv", "user,what,time\nu,plain,2026-01-05\n")
     pq.write_table(pa.table({"user": ["u"], "item": ["plain"], "time": [5]}), tmp_path / "numbers.parquet")
     (tmp_path / "mixed").mkdir()
     write(tmp_path / "mixed" / "a.jsonl", PLAYS)

@@ -47,6 +47,7 @@ READ = [("a", "x", DAY), ("5", "y", DAY + 1_000_000), ("e", "z", DAY + 2_000_000
 def test_json_objects_are_rows() -> None:
     assert rows(JsonPayload(), GOOD) == READ
     assert rows(JsonPayload(), []) == []
+    assert rows(JsonPayload(), [b"\xef\xbb\xbf" + message for message in GOOD]) == READ
     assert rows(JsonPayload(), [json.dumps(json.loads(message), indent=2).encode() for message in GOOD]) == READ
 
 

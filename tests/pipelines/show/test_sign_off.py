@@ -315,6 +315,7 @@ def test_what_is_published_beyond_the_horizon_is_stated_as_the_ledger_states_it(
     )
     shown = " ".join(command("show", "days").out.split())
     assert f"e^{stated[1]} · P(A(D′) ∈ S) + 1e-06 for every set S" in shown
+    assert "more windows than one horizon" in shown and "each window that is still to come adds to these" in words
 
 
 @pytest.mark.parametrize("apart", [False, True])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from private_topk.pipelines.question import Question
-from private_topk.pipelines.release.manifest import Manifest, Window, series_difference
+from private_topk.pipelines.release.manifest import Manifest, PrivacyFacts, Window, series_difference
 from private_topk.pipelines.release.promise import series_of
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import check
@@ -111,12 +111,19 @@ def _privacy(report: Report, published: Iterable[Manifest], too: Iterable[Entry]
         for each in published
         if each.release_id != manifest.release_id and series_difference(each, manifest) is None
     ]
+    too = list(too)
     series = series_of([*others, msgspec.structs.replace(manifest, windows=windows)], too)
+    before = series_of(others, too).privacy if others else series.privacy
+    without = f", and {in_numbers(before)} without this run" if before and _more(series.privacy, before) else ""
     declared = report.corrects and series.privacy and series.privacy.epsilon == manifest.privacy.epsilon
     room = ", the declared total, of which this correction takes a part too" if declared else ""
     share, whose = manifest.privacy.share_of_a_window, "each" if series.zcdp_of_a_window else "in this run"
     each = "" if share is None else f"; {shared_by(series)}: {in_numbers(share)} {whose}"
-    return f"{promise(series)}{room}{each}"
+    return f"{promise(series)}{without}{room}{each}"
+
+
+def _more(privacy: PrivacyFacts | None, before: PrivacyFacts) -> bool:
+    return privacy is not None and (privacy.epsilon > before.epsilon or privacy.delta > before.delta)
 
 
 def _release(report: Report) -> str:

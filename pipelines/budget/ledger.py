@@ -503,13 +503,14 @@ def _check_clock(now: datetime, held: Iterable[Entry | Renewal]) -> None:
 
 def _other_input(asked: Entry, earlier: Entry) -> InvalidArgument:
     also = "" if asked.asks_as(earlier) else f", and with {_differing(asked, earlier)}"
-    order = "" if asked.stream else ", also the order of its rows"
+    order, erased = ", also the order of its rows", ", leave what is published as it is if users were erased"
+    order, erased = ("", "") if asked.stream else (order, erased)
     return InvalidArgument(
         "release_id",
         f"{verbatim(asked.release_id)} was used on {verbatim(earlier.charged)} {verbatim(_otherwise(asked, earlier))} "
         f"(dataset {verbatim(earlier.dataset)}){verbatim(also)}",
-        f"restore {'both' if also else 'it'}{order} (free), or {ANOTHER_RELEASE}; publishing twice under one id would "
-        "reveal the change",
+        f"restore {'both' if also else 'it'}{order} (free){erased}, or {ANOTHER_RELEASE}; publishing twice under one "
+        "id would reveal the change",
     )
 
 

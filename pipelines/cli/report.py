@@ -71,6 +71,8 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
         else:
             report.dry_run(number, lambda *found: document.update(tell_dry_run(arguments, *found)))
     document.update(facts)
+    if report.lost:
+        document["lost"] = " ".join(report.lost)
     if not arguments.json:
         print(*lines_of(facts), sep="\n", end="\n" * bool(facts))
     if arguments.json:
@@ -119,7 +121,7 @@ def _number(periods: Periods, arguments: Namespace) -> int:
 def _publish_one(report: ScheduledReport, number: int, arguments: Namespace) -> None:
     published = _publish(report, number, arguments)
     if arguments.json:
-        print_json({"report": report.name, "periods": [_as_json(report, number, _BEFORE[not published])]})
+        print_json(_document(report, [_as_json(report, number, _BEFORE[not published])]))
     elif not published:
         print(f"{report.name}, {report.words(number)}: published before, in {printable(report.uri(number))}")
 
@@ -136,12 +138,12 @@ def _go_through(report: ScheduledReport, numbers: Sequence[int], arguments: Name
         state = f", {error.state}" if isinstance(error, Interrupted) else ""
         before = f"earlier periods that this call has published: {went.count('published'):,}"
         raise Interrupted(f"{before}; of {report.words(len(went))}{state}", error) from None
-    if arguments.json:
-        print_json({"report": report.name, "periods": [_as_json(report, *each) for each in enumerate(went)]})
-    elif set(went) <= {"published before"}:
-        print(f"{report.name}: nothing was missed")
     if "failed" not in went:
         report.tell_lost()
+    if arguments.json:
+        print_json(_document(report, [_as_json(report, *each) for each in enumerate(went)]))
+    elif set(went) <= {"published before"}:
+        print(f"{report.name}: nothing was missed")
     failed = [report.words(number) for number, how in enumerate(went) if how == "failed"]
     if failed:
         raise RunFailed(
@@ -163,7 +165,8 @@ def _went(report: ScheduledReport, number: int, of: int, arguments: Namespace) -
         if not arguments.backfill:
             what = report.prospect(number)
             if what or not arguments.json:
-                told = f"{report.name}, {report.words(number)}: missed{f'; {what}' if what else ''}"
+                place = f", and belongs in {report.uri(number)}; {what}" if what else ""
+                told = f"{report.name}, {report.words(number)}: missed{place}"
                 print(printable(told), file=sys.stderr if arguments.json else None, flush=True)
             return "missed"
         which = f"{report.name}, {report.words(number)}: backfill, period {number + 1} of {of}"
@@ -174,6 +177,11 @@ def _went(report: ScheduledReport, number: int, of: int, arguments: Namespace) -
             raise
         status = report_error(error, about=f"private-topk: {report.words(number)}: ")
         return "not yet" if status == NOT_YET else "failed"
+
+
+def _document(report: ScheduledReport, periods: Sequence[dict[str, object]]) -> dict[str, object]:
+    lost = {"lost": " ".join(report.lost)} if report.lost else {}
+    return {"report": report.name, "periods": periods, **lost}
 
 
 def _as_json(report: ScheduledReport, number: int, how: str) -> dict[str, object]:

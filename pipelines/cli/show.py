@@ -113,7 +113,7 @@ def _with_books(report: PublishedReport, arguments: Namespace) -> tuple[Publishe
     from private_topk.pipelines.budget.statement import sentence
     from private_topk.pipelines.budget.windows import Windows
     from private_topk.pipelines.release.formats import RANKING_FORMATS
-    from private_topk.pipelines.release.promise import charged_too, named, series_of
+    from private_topk.pipelines.release.promise import charged_too, named, series_of, with_charged
 
     if manifest.dataset is None:
         raise InvalidArgument(
@@ -141,7 +141,10 @@ def _with_books(report: PublishedReport, arguments: Namespace) -> tuple[Publishe
         charges = [each for each in charges if each.windows.overlapping(*shown).any()]
     lost = charged_too(charges, parts)
     why = ", of which no manifest is here: these numbers count that"
-    return replace(report, manifest=series_of(parts, lost) if lost else manifest), (told, *named(lost, why))
+    if lost:
+        whole, told_by = series_of(parts, lost), with_charged(parts, lost)
+        report = replace(report, manifest=whole, parts=told_by, rankings_of_a_user=None)
+    return report, (told, *named(lost, why))
 
 
 def _titled(report: PublishedReport, arguments: Namespace) -> PublishedReport:

@@ -39,8 +39,7 @@ def promised(
         also: what a ledger has charged of the same unit and is not among these (`charged_too`).
     """
     parts = _by_release(published)
-    told = {one.release_id for manifest, _ in parts for one in manifest.corrects}
-    also = [each for each in also if each.release_id not in told]
+    also = _untold((manifest for manifest, _ in parts), also)
     first, everything = parts[0][0], Windows.union([*(each for _, each in parts), *(each.windows for each in also)])
     charges = [_charge(manifest, windows) for manifest, windows in parts]
     declared, own = _declared(first), charges[0].cost
@@ -124,7 +123,7 @@ def series_of(published: Iterable[Manifest], also: Iterable[Entry] = ()) -> Mani
         published: with those that were corrected.
         also: as for `promised`.
     """
-    published = sorted(published, key=first_start)
+    published, also = sorted(published, key=first_start), list(also)
     manifests = not_corrected(published)
     first, windows = manifests[-1], tuple(window for each in manifests for window in each.windows)
     asked = {each.name for each in msgspec.structs.fields(SeriesFacts)} | {"groups"}
@@ -141,6 +140,12 @@ def series_of(published: Iterable[Manifest], also: Iterable[Entry] = ()) -> Mani
     facts["corrects"] = tuple(
         dict.fromkeys(one for each in manifests for one in each.corrects if one.release_id not in shown)
     )
+    known = Windows.at(bounds for each in published for bounds in each.paid_for())
+    for charge in _untold(published, also):
+        both = Windows.union([known, charge.windows])
+        if both.number == known.number:  # published before, and not shown
+            facts["corrects"] += (Publication.of(charge.release_id, charge.cost),)
+        known = both
     if first.privacy is not None:
         facts["privacy"], facts["all_windows"] = promise_of(manifests[::-1], also)
     return msgspec.structs.replace(first, **facts)
@@ -151,6 +156,24 @@ def charged_too(charges: Iterable[Entry], here: Iterable[Manifest]) -> list[Entr
     ids = {str(each.release_id) for each in here}
     names = {each.partition("/")[0] for each in ids}
     return [each for each in charges if each.release_id not in ids and each.release_id.partition("/")[0] in names]
+
+
+def _untold(published: Iterable[Manifest], also: Iterable[Entry]) -> list[Entry]:
+    """The charges that no correction among the published tells of."""
+    told = {one.release_id for manifest in published for one in manifest.corrects}
+    return [each for each in also if each.release_id not in told]
+
+
+def with_charged(published: Sequence[Manifest], also: Iterable[Entry]) -> list[Manifest]:
+    """The manifests, where each that is shown corrects all that was charged of its windows, for words about it."""
+    also, shown = _untold(published, also), not_corrected(published)
+    found = []
+    for manifest in published:
+        own = Windows.at(manifest.bounds())
+        again = [each for each in also if Windows.union([own, each.windows]).number == own.number]
+        more = tuple(Publication.of(each.release_id, each.cost) for each in again if manifest in shown)
+        found.append(msgspec.structs.replace(manifest, corrects=(*manifest.corrects, *more)))
+    return found
 
 
 def named(charges: Sequence[Entry], more: str) -> Iterator[str]:

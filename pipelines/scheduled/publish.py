@@ -199,10 +199,28 @@ class ScheduledReport(Periods):
     def tell_lost(self, coming: str = "") -> None:
         """Tell on stderr which corrections are lost, but for the release that is coming."""
         with self._pointing():
-            lost = [each for each in self._lost() if each.release_id != coming]
-        with level("warning"):
-            for told in named(lost, _LOST):
-                print(f"{self.name}: {printable(told)}", file=sys.stderr, flush=True)
+            for told in self._named_lost(coming):
+                self._tell_once(f"{self.name}: {told}")
+
+    def _named_lost(self, coming: str = "") -> Iterator[str]:
+        """The sentence that names lost corrections and their places, if there are any."""
+        lost = [each for each in self._lost() if each.release_id != coming]
+        labels = {each.release_id.partition(CORRECTION)[2] for each in lost}
+        corrections = [Periods(self._file, label) for label in sorted(labels)]
+        ids, ended = {each.release_id for each in lost}, range(self.schedule.ended(now()))
+        places = [each.uri(number) for number in ended for each in corrections if each.release_id(number) in ids]
+        return named(lost, f"{_LOST}: {', '.join(places)}")
+
+    @cached_property
+    def lost(self) -> list[str]:
+        """What this call has told to be lost."""
+        return []
+
+    def _tell_once(self, text: str) -> None:
+        if text not in self.lost:
+            self.lost.append(text)
+            with level("warning"):
+                print(printable(text), file=sys.stderr, flush=True)
 
     def _manifests(self, number: int, places: Iterable[Lying]) -> Iterator[Manifest | None]:
         """The manifest of each place; tells which are lost."""
@@ -213,7 +231,7 @@ class ScheduledReport(Periods):
                     label = place.release.partition(CORRECTION)[2]
                     told += ", or move the ranking away and call this period with "
                     told += f"{f'--correction {label}, ' * bool(label)}the key and report file of that time"
-                self._tell(number, told)
+                self._tell_once(f"{self.name}, {self.words(number)}: {told}")
             yield place.pair.manifest
 
     def prospects(self) -> Iterator[Fact]:
@@ -230,7 +248,7 @@ class ScheduledReport(Periods):
             return
         with self._pointing():
             held_by(account, self.options(0))
-            yield from (("lost", told) for told in named(self._lost(), _LOST))
+            yield from (("lost", told) for told in self._named_lost())
             charged = self._charged()
             periods = range(self.schedule.horizon or len(charged) + 1)
             number = next((each for each in periods if self.release_id(each, None) not in charged), None)
@@ -398,7 +416,10 @@ class ScheduledReport(Periods):
                 "Give a changed report another name and folder",
             )
         elif (change := series_change(last, asked)) is not None:
-            yield "series", f"{last.release_id} was published with {change}: `show` marks where that changed"
+            old, new = (each.privacy and each.privacy.of_all_windows and each.privacy.windows for each in (last, asked))
+            signed = f", and states the promise for {new} windows, also of what was signed for {old}"
+            more = signed if old and new and old != new else ""
+            yield "series", f"{last.release_id} was published with {change}: `show` marks where that changed{more}"
         key_id = known_key_id(ReleaseKey.parse(self.options(0)["release_key"]))
         if key_id not in (None, last.key_id):
             was = f"{last.release_id} was published under key {last.key_id}, and the key is {key_id} now"

@@ -91,6 +91,12 @@ def not_counted(report: PublishedReport) -> list[str]:
             f"All that is shown here counts, and each other one of the {privacy.windows} windows once, asked as the "
             "newest here: a correction that is not shown adds to these numbers, and so does a larger budget."
         )
+    declared = [each.privacy.windows or 1 for each in report.parts if each.privacy]
+    if manifest and privacy and privacy.of_all_windows and len(manifest.bounds()) > max(declared, default=10**9):
+        sentences.append(
+            "These are more windows than one horizon has: all that is shown here counts, and each window that is still "
+            "to come adds to these numbers."
+        )
     return sentences + what_is_lost(report)
 
 

@@ -55,14 +55,16 @@ def test_what_was_missed_says_what_a_call_will_do(folder: Path, capsys: pytest.C
 
     assert report(folder, *FIRST) == 0
     (folder / RANKING).unlink()
-    assert missed().endswith("missed; it was begun before, and a call draws the same ranking at no further cost")
+    again = f"{RANKING}; it was begun before, and a call draws the same ranking at no further cost"
+    assert "missed, and belongs in " in (said := missed()) and said.endswith(again), said
     rows = (folder / "rows.csv").read_text()
     (folder / "rows.csv").write_text(rows + "late,item 1,2026-01-06\n")
-    assert "missed; a call is refused: " in (said := missed()) and "for other input (dataset plays)" in said, said
+    assert f"{RANKING}; a call is refused: " in (said := missed()) and "for other input (dataset plays)" in said, said
+    assert "leave what is published as it is if users were erased, or take" in said, said
     (folder / "rows.csv").write_text(rows)
     (folder / "weekly.yaml").write_text(CHARGED.replace("k: 3", "k: 4"))
     for said in (missed(), missed("--json")):
-        assert "2026-01-05 to 2026-01-12: missed; a call is refused: " in said, said
+        assert "2026-01-05 to 2026-01-12: missed, and" in said and f"{RANKING}; a call is refused: " in said, said
         assert "with k 3 (now 4): ask the same again, or bring its ranking, which is lost, back from a copy" in said
     (folder / MANIFEST).unlink()
     assert "with k 3 (now 4): ask" in missed(), "by the ledger"
@@ -155,7 +157,8 @@ def test_every_call_names_a_correction_whose_files_are_lost(
         capsys.readouterr()
         assert report(folder, *words) == 0
         said = "".join(capsys.readouterr())
-        why = ": this promise counts that" if words == calls[0] else ", of which not all files are here"
+        where = f"{folder}/out/weekly-2026-01-05.correction-1.csv"
+        why = ": this promise counts that" if words == calls[0] else f", of which not all files are here: {where}"
         return said.count(f"The ledger has charged {base}/correction-1 too{why}.\n")
 
     (folder / "weekly.yaml").write_text(CHARGED.replace("epsilon: 1", "epsilon: 0.5"))
@@ -286,6 +289,10 @@ def test_a_lost_manifest_is_no_missed_period_under_a_rotated_key(folder: Path, c
     said = capsys.readouterr()
     assert said.out == "weekly: nothing was missed\n"
     assert f"{RANKING} is lost: bring it back from a copy" in said.err
+    for words in (("--missed", "--until", "2026-01-12"), (*SECOND, "--dry-run")):
+        assert report(folder, *words, "--json") == 0
+        found = capsys.readouterr()
+        assert f"{RANKING} is lost: " in json.loads(found.out)["lost"] and found.err.count("is lost: ") == 1
 
 
 def test_a_lost_manifest_is_brought_back_where_the_ledger_does_not_know_the_end(folder: Path) -> None:
@@ -388,7 +395,8 @@ def test_a_correction_is_judged_by_what_it_corrects_and_says_what_it_asks_otherw
     assert "weekly-2026-01-05.correction-again.csv" in found["recall"], found["recall"]
     changed = f"{base}/correction-again was published with k 3 (now 2): `show` marks where that changed"
     assert found["series"] == changed
-    assert found["privacy"].startswith("epsilon 18 for one user's rows in all windows; basic composition over 6 ")
+    rises = "epsilon 18 for one user's rows in all windows, and epsilon 16 without this run"
+    assert found["privacy"].startswith(f"{rises}; basic composition over 6 ")
     assert found["privacy"].endswith("over 3 corrections: epsilon 2 each")
     assert told()["series"].endswith("was published with k 3 (now 2): `show` marks where that changed")
     assert "weekly-2026-01-12.csv" in told(*SECOND, "--correction", "1")["recall"]
@@ -486,5 +494,17 @@ def test_a_rotated_key_draws_no_old_period_again(folder: Path, capsys: pytest.Ca
     assert "is not the one under which weekly/" in capsys.readouterr().err
     assert report(folder, "--missed", "--until", "2026-01-19") == 0
     first, second = capsys.readouterr().out.splitlines()
-    assert "missed; a call is refused: " in first and "is not the one under which weekly/" in first, first
+    assert f"{RANKING}; a call is refused: " in first and "is not the one under which weekly/" in first, first
     assert second.endswith("missed")
+
+
+def test_another_horizon_in_mid_series_is_told(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    """By the dry run: pages then state the promise for that one."""
+    text = CHARGED.partition("ledger:")[0].replace("epsilon: 1", "epsilon: 1\n  privacy_unit: user")
+    (folder / "weekly.yaml").write_text(text.replace("horizon: 4", "horizon: 1"))
+    assert report(folder, *FIRST) == 0
+    capsys.readouterr()
+    (folder / "weekly.yaml").write_text(text.replace("horizon: 4", "horizon: 2"))
+    assert report(folder, *SECOND, "--dry-run") == 0
+    signed = "states the promise for 2 windows, also of what was signed for 1\n"
+    assert signed in capsys.readouterr().out

@@ -275,7 +275,8 @@ def test_releases_are_counted_with_those_that_were_corrected_are_lost_or_have_no
     assert "budget epsilon 2, delta 0 of each" in sheet and "a person in all windows epsilon 4, delta 0" in sheet
     entry = command("show", "days", "--registry", "--ledger", LEDGER).out
     assert yaml.safe_load(entry)["deployment"]["privacy_loss"]["privacy_parameters"]["epsilon"] == 2
-    assert "3 releases, weekly/5 to weekly/7 " in told()[0] and "what is counted The ledger has" in told()[0]
+    assert "4 releases, weekly/5 to weekly/7, 1 of them a correction" in sheet and once_more in sheet
+    assert "what is counted The ledger has" in sheet and "rankings one user can change" not in sheet
     alone = command("show", "days/7.csv", "--sign-off", "--ledger", LEDGER).out
     assert "The ledger has charged" not in alone, "of other windows"
 
@@ -314,6 +315,7 @@ def test_what_is_published_beyond_the_horizon_is_stated_as_the_ledger_states_it(
     )
     shown = " ".join(command("show", "days").out.split())
     assert f"e^{stated[1]} · P(A(D′) ∈ S) + 1e-06 for every set S" in shown
+    assert "more windows than one horizon" in shown and "each window that is still to come adds to these" in words
 
 
 @pytest.mark.parametrize("apart", [False, True])

@@ -55,10 +55,7 @@ def in_words(report: PublishedReport) -> list[str]:
             f"For a person who is active in several of the {windows} windows, the budgets add up: a person in all of "
             f"them is protected by {in_numbers(everything)}."
         )
-    if privacy.epsilon > _WEAK:
-        sentences.append(
-            "A factor above 100 is a weak promise: people who already know much may learn much from this ranking."
-        )
+    sentences += weak_promise(privacy)
     if manifest.delta_of_a_shared_hash:
         each = number(manifest.delta_of_a_shared_hash)
         sentences.append(f"Two people may share a hash and count as one: every other person adds {each} to delta.")
@@ -66,6 +63,12 @@ def in_words(report: PublishedReport) -> list[str]:
         "The list of windows, all parameters and the list of items, if there is one, are public and not protected."
     )
     return sentences
+
+
+def weak_promise(privacy: PrivacyFacts) -> list[str]:
+    """That a promise is a weak one, where it is."""
+    said = f"Epsilon {number(privacy.epsilon)} is a weak promise, a factor above 100: "
+    return [f"{said}people who already know much may learn much from this ranking."] * (privacy.epsilon > _WEAK)
 
 
 def corrections_of(report: PublishedReport) -> list[str]:

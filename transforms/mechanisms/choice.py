@@ -77,6 +77,10 @@ def noise_told(reach: float, resolution: Fraction | None) -> str:
     return f"nearly all {moved.format(number)}"
 
 
+NOISY_ORDERS = tuple(kind.about.name for kind in (Oneshot, Peeling, CdpPeeling, Laplace, Gaussian))
+"""Those that add noise to the count of every item of a list."""
+
+
 def reach_of(mechanism: Mechanism, k: int | None, items: int | None) -> float | None:
     """How far the noise on a count reaches; None of a mechanism whose noise is not known to be one on every count."""
     if k is None or isinstance(mechanism, Weighted):
@@ -161,7 +165,7 @@ def _bent(mechanism: Weighted, scale: Fraction) -> float:
 
 
 _PUBLIC: Mapping[str, Callable[[Mechanism, int, int], float]] = {
-    **{kind.about.name: _noisy for kind in (Oneshot, Peeling, CdpPeeling, Laplace, Gaussian)},
+    **dict.fromkeys(NOISY_ORDERS, _noisy),
     WeightedOrder.about.name: _order_of_weights,
 }
 _UNKNOWN: Mapping[str, Callable[[Mechanism, int, int], float]] = {

@@ -219,8 +219,9 @@ class _Running:
         if report.question.reason is not None:
             name = report.question.asked.mechanism.about.name
             print(f"mechanism: {name} ({report.question.reason})", file=sys.stderr)
+        privacy = None if self._finished else report.manifest.privacy
         with level("warning"):
-            for sentence in weak_promise(report.manifest.privacy) if report.manifest.privacy else ():
+            for sentence in weak_promise(privacy) if privacy else ():
                 print(f"private-topk: {sentence}", file=sys.stderr)
         if request is None or report.account is None:
             yield

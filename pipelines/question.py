@@ -321,7 +321,7 @@ def declared_period(options: Options) -> Period | None:
         if error.field:
             raise
         raise InvalidArgument("period_from", f"and {{period_to}}: {error.rule}", error.remedy) from None
-    for name in ("slide", "time_zone"):
+    for name in ("slide", "time_zone", "time_column", "time_unit"):
         if period is None and name in options:
             raise InvalidArgument(
                 name, "is of the windows of a period: give {period_from} and {period_to} too, or leave it out"

@@ -21,12 +21,13 @@ from apache_beam.runners.runner import PipelineResult
 from private_topk.pipelines.budget.ledger import charge, tell_operator
 from private_topk.pipelines.files import is_local
 from private_topk.pipelines.options import Options, inputs_of
-from private_topk.pipelines.process import Interrupted, RunFailed, check_signals, received_signal
+from private_topk.pipelines.process import Interrupted, RunFailed, check_signals, level, received_signal
 from private_topk.pipelines.progress import followed, progress
 from private_topk.pipelines.release.input_record import InputRecord
 from private_topk.pipelines.release.store import sole_launcher
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run_state import RecordPublished, RunState
+from private_topk.pipelines.show.words import weak_promise
 from private_topk.pipelines.sinks.sink import about_the_output
 from private_topk.pipelines.standing import (
     cannot_be_finished,
@@ -218,6 +219,10 @@ class _Running:
         if report.question.reason is not None:
             name = report.question.asked.mechanism.about.name
             print(f"mechanism: {name} ({report.question.reason})", file=sys.stderr)
+        privacy = None if self._finished else report.manifest.privacy
+        with level("warning"):
+            for sentence in weak_promise(privacy) if privacy else ():
+                print(f"private-topk: {sentence}", file=sys.stderr)
         if request is None or report.account is None:
             yield
             return

@@ -157,16 +157,8 @@ _FILES = ("input", "output", "epsilon")
 _STREAMS = (*_FILES, "period_from", "period_to")
 _CHOOSE = ("domain", "found", "domain_range", "unknown_domain")
 _FIRST = (
-    "input",
-    "domain",
-    "unknown_domain",
-    "k",
-    "epsilon",
-    "window",
-    "period_from",
-    "period_to",
-    "output",
-    "dry_run",
+    *("input", "user_column", "item_column", "time_column", "domain", "unknown_domain", "mechanism", "k"),
+    *("epsilon", "delta", "privacy_unit", "window", "period_from", "period_to", "output", "dry_run"),
 )
 COMMANDS = {
     "run": Command(_run, "Publish a ranking from files.", _RUN, _FILES, _CHOOSE, beam=True, first=_FIRST),

@@ -8,6 +8,7 @@ from contextlib import suppress
 from itertools import islice
 
 from private_topk.pipelines.options import Options, names_a_file
+from private_topk.pipelines.preview.compare import alternatives
 from private_topk.pipelines.preview.expected import (
     ByGroup,
     Expected,
@@ -18,14 +19,17 @@ from private_topk.pipelines.preview.expected import (
     falling,
 )
 from private_topk.pipelines.preview.outlook import NOISE, Outlook, forecast
-from private_topk.pipelines.preview.solving import noise_in
+from private_topk.pipelines.preview.solving import name_of_asked, noise_in
 from private_topk.pipelines.preview.words import named, of_one_ranking, short
 from private_topk.pipelines.process import level
 from private_topk.pipelines.question import Question
 from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.mechanisms.choice import NOISY_ORDERS, noise_told, reach_of
+from private_topk.transforms.metric import USERS
 from private_topk.transforms.spec import TopK
 
 _DRAWS, _PLACES = 100, 4
+_DELTA = "1e-6"
 _ESTIMATES = "--like users=1e5,rank1=4%,rank20=0.5% (preview.like in a report) estimates it"
 
 
@@ -73,7 +77,7 @@ def forewarned(
     }
     for why, applies in not_known.items():
         if applies:
-            return False, f"unknown: {why}"
+            return False, f"unknown: {why}{_with_delta(question)}"
     worst = min(looked, key=lambda group: looked[group].recall.value)
     judging = f"judging by {by_group[worst].summary()}, {short(looked[worst])}"
     told = (
@@ -85,7 +89,23 @@ def forewarned(
     if len(by_group) > 1:
         judging = f"{len(noisy)} of {len(by_group)} groups ({named(noisy)}); " * bool(noisy) + f"the worst, {judging}"
     advice = "`private-topk preview` compares mechanisms and budgets, and spends nothing"
-    return (True, f"close to noise: {judging}. {advice}") if noisy else (False, judging)
+    return (True, f"close to noise: {judging}{_with_delta(question)}. {advice}") if noisy else (False, judging)
+
+
+def _with_delta(question: Question) -> str:
+    """How far counts would be moved with a delta, where none is given and it makes that less; nothing otherwise."""
+    asked, k, size = question.asked, question.asked.k, question.asked.domain.size or None
+    own = reach_of(question.top_k.mechanism, k, size)
+    if own is None or question.held is not None or question.spare_delta or asked.mechanism.parameter("delta", 0):
+        return ""
+    names = NOISY_ORDERS if question.reason else (name_of_asked(question),)
+    others, _ = alternatives(question, names, delta=float(_DELTA))
+    reaches = {name: reach_of(other.top_k.mechanism, k, size) or own for name, other in others.items()}
+    name = min(reaches, key=lambda each: reaches[each])
+    if reaches[name] >= own:
+        return ""
+    told = noise_told(reaches[name], None if asked.score == USERS else asked.score.unit)
+    return f". With a delta, such as {_DELTA}, {told} ({name})"
 
 
 def _declared(question: Question, like: str, groups: int) -> ByGroup:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from private_topk.pipelines.preview.expected import pooled
 from private_topk.pipelines.preview.outlook import NOISE, Estimate, Outlook
 
 _SURE = 0.9
-_HEAD = ("mechanism", "answer", "recall", "of one ranking", "places right", "l_inf", "score ratio", "returned", "draws")
+_HEAD = (
+    *("mechanism", "answer", "recall", "of one ranking", "places right"),
+    *("largest gap", "score ratio", "returned", "draws"),
+)
 _ALL_RANKS, _NAMED = 12, 4
 _SOME_RANKS = (1, 2, 3, 5, 10, 20, 30, 50, 70, 100, 200, 300, 500, 700)
 
@@ -87,16 +91,24 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def within(estimate: Estimate, digits: int = 1) -> str:
     """A part in hundredths, and how far it may be off."""
-    off = max(estimate.high - estimate.value, estimate.value - estimate.low)
-    return f"{100 * estimate.value:.{digits}f} ±{100 * off:.{digits}f}" + "%" * bool(digits)
+    told = _with_margin(100 * estimate.value, 100 * estimate.low, 100 * estimate.high, digits, 100)
+    return told + "%" * bool(digits)
 
 
 def _number(estimate: Estimate) -> str:
-    digits = 1 if estimate.value < 100 else 0
-    if estimate.low == estimate.high:
-        return f"{estimate.value:,.{digits}f}"
-    off = max(estimate.high - estimate.value, estimate.value - estimate.low)
-    return f"{estimate.value:,.{digits}f} ±{off:,.{digits}f}"
+    return _with_margin(estimate.value, estimate.low, estimate.high, 1 if estimate.value < 100 else 0)
+
+
+def _with_margin(value: float, low: float, high: float, digits: int, most: float = math.inf) -> str:
+    """A number from 0 to the most there is, with its margin; at one of these ends the other end of its interval."""
+    said, least, unit = f"{value:,.{digits}f}", f"{0:.{digits}f}", 10**digits
+    if low == high:
+        return said
+    if said == least:
+        return f"under {math.ceil(high * unit) / unit:,.{digits}f}"
+    if said == f"{most:,.{digits}f}":
+        return f"over {math.floor(low * unit) / unit:,.{digits}f}"
+    return f"{said} ±{max(high - value, value - low):,.{digits}f}"
 
 
 def reasons(outlooks: Sequence[Outlook]) -> list[str]:

@@ -1,21 +1,25 @@
-"""Whether most of a ranking is noise, by its noisy counts: post-processing, which costs nothing.
+"""How much of a ranking is noise: by its manifest, how far counts were moved in the draw; by its noisy counts, whether
+it is most. Both are post-processing, which costs nothing.
 
-It is, if a preview finds less than 0.4 of the top k where counts go on falling like the noisy ones (`Released`).
+It is most, if a preview finds less than 0.4 of the top k where counts go on falling like the noisy ones (`Released`).
 `python -m benchmarks.reaches --itself` says how often that is true. How much of the top k is found cannot be told so:
 the noise of a ranking's own counts, and what lies beyond them, take the range of nine in ten too far.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
 
 from private_topk.pipelines.preview.expected import Released
 from private_topk.pipelines.preview.outlook import Draws
 from private_topk.pipelines.release.manifest import Manifest
-from private_topk.transforms.domain import RangeDomain
+from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import MECHANISMS, make_mechanism, parameters_of
+from private_topk.transforms.mechanisms.choice import noise_told, reach_of
+from private_topk.transforms.metric import USERS
 from private_topk.transforms.spec import TopK
 
 MAX_GROUPS = 50
@@ -32,22 +36,41 @@ def drawn_with(manifest: Manifest) -> TopK | None:
 
     Nor of counts that come with the draw: a forecast from them draws once more, with noise that has helped already.
     """
-    domain, kind = manifest.domain, MECHANISMS.get(manifest.mechanism)
+    domain = manifest.domain
     if domain is None or domain.number is None or domain.kind == "unknown" or domain.by_group is not None:
         return None
-    if kind is None or manifest.answer != "sequence" or not manifest.private or manifest.draws_counts:
+    if manifest.answer != "sequence":
+        return None
+    drawn = _over(RangeDomain(0, domain.number), manifest)
+    return drawn if drawn is not None and drawn.added_up == drawn.score else None
+
+
+def of_draws(manifests: Iterable[Manifest]) -> str:
+    """How far nearly all counts were moved in the draws of rankings, in the words in which a run says it, by the
+    manifest with most noise; nothing where it is not known of one of them, or published counts tell it.
+    """
+    reaches = {}
+    for manifest in manifests:
+        public = manifest.domain is not None and manifest.domain.number
+        drawn = _over(RangeDomain(0, public) if public else UnknownDomain(), manifest)
+        reach = drawn and reach_of(drawn.mechanism, drawn.k, drawn.domain.size or None)
+        if not reach:
+            return ""
+        score = manifest.score
+        reaches[reach * float(score.unit)] = noise_told(reach, None if score == USERS else score.unit)
+    return reaches[max(reaches)] if reaches else ""
+
+
+def _over(domain: Domain, manifest: Manifest) -> TopK | None:
+    """What a window was drawn with, over a list of this length; None where its counts come with the draw."""
+    kind = MECHANISMS.get(manifest.mechanism)
+    if kind is None or not manifest.private or manifest.draws_counts:
         return None
     known = parameters_of(kind)
     given = {name: value for name, value in manifest.parameters.items() if name in known}
     with suppress(InvalidArgument, TypeError, ValueError):  # of another version
-        drawn = TopK(
-            manifest.k,
-            make_mechanism(manifest.mechanism, **given),
-            RangeDomain(0, domain.number),
-            manifest.max_items_per_user,
-            score=manifest.score,
-        )
-        return drawn if drawn.added_up == drawn.score else None
+        mechanism = make_mechanism(manifest.mechanism, **given)
+        return TopK(manifest.k, mechanism, domain, manifest.max_items_per_user, score=manifest.score)
     return None
 
 

@@ -21,6 +21,7 @@ from private_topk.pipelines.release.manifest import (
     RankedGroups,
 )
 from private_topk.pipelines.release.promise import not_corrected
+from private_topk.pipelines.show import noise
 from private_topk.pipelines.show.published import PublishedReport, day_of, table
 from private_topk.transforms.errors import printable
 from private_topk.transforms.mechanisms.parameters import LARGE_DELTA, TAKE_DELTA
@@ -54,10 +55,7 @@ def in_words(report: PublishedReport) -> list[str]:
             f"For a person who is active in several of the {windows} windows, the budgets add up: a person in all of "
             f"them is protected by {in_numbers(everything)}."
         )
-    if privacy.epsilon > _WEAK:
-        sentences.append(
-            "A factor above 100 is a weak promise: people who already know much may learn much from this ranking."
-        )
+    sentences += weak_promise(privacy)
     if manifest.delta_of_a_shared_hash:
         each = number(manifest.delta_of_a_shared_hash)
         sentences.append(f"Two people may share a hash and count as one: every other person adds {each} to delta.")
@@ -65,6 +63,12 @@ def in_words(report: PublishedReport) -> list[str]:
         "The list of windows, all parameters and the list of items, if there is one, are public and not protected."
     )
     return sentences
+
+
+def weak_promise(privacy: PrivacyFacts) -> list[str]:
+    """That a promise is a weak one, where it is."""
+    said = f"Epsilon {number(privacy.epsilon)} is a weak promise, a factor above 100: "
+    return [f"{said}people who already know much may learn much from this ranking."] * (privacy.epsilon > _WEAK)
 
 
 def corrections_of(report: PublishedReport) -> list[str]:
@@ -205,12 +209,13 @@ def how_to_read(report: PublishedReport) -> list[str]:
     several = len({(listing.start, listing.end) for listing in listings}) > 1
     series = manifest is not None and manifest.to_date is not None
     together = "all items of a ranking together" if manifest and manifest.draws_counts else "each item by itself"
+    far = of_draws(report)
     sentences = {
         what_is_ranked(manifest): manifest is not None,
         "This ranking is a set: the items stand in the order of the public list, or in alphabetical order, and not "
         "in order of rank.": manifest is not None and manifest.answer == "set",
-        "Items were drawn with noise. Items whose true counts are close may have changed places, and an item just "
-        "below the last place may have come in.": True,
+        f"Items were drawn with noise{f': {far}' if far else ''}. Items whose true counts are close may have changed "
+        "places, and an item just below the last place may have come in.": True,
         "A ranking does not show how much of it is noise: where few people are in the data, or epsilon is small, it "
         "may be all noise. An empty window has a ranking too.": True,
         "Every window begins with the period, and most of its noise is that of the window before: an item that "
@@ -226,6 +231,12 @@ def how_to_read(report: PublishedReport) -> list[str]:
     }
     changes = (f"{each}." for each in changes_of(report))
     return [*(sentence for sentence, applies in sentences.items() if applies), *changes, *why_short(report)]
+
+
+def of_draws(report: PublishedReport) -> str:
+    """How far nearly all counts were moved by the noise of the draws, or nothing (`noise.of_draws`)."""
+    manifest = report.manifest
+    return noise.of_draws(not_corrected(report.parts or ([manifest] if manifest else [])))
 
 
 def changes_of(report: PublishedReport) -> list[str]:

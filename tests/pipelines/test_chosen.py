@@ -15,6 +15,7 @@ import pytest
 from private_topk.pipelines.beam_yaml import RankRows
 from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.rank import rank
+from private_topk.pipelines.show.noise import of_draws
 from private_topk.transforms import PrivateTopK
 from private_topk.transforms.domain import RangeDomain, UnknownDomain
 from private_topk.transforms.errors import InvalidArgument
@@ -89,6 +90,9 @@ def test_every_interface_chooses_the_same_mechanism(asked: dict[str, Any], name:
     # What is paid for is what is drawn with: a delta that nothing needs is not spent.
     assert (found.manifest.privacy.delta > 0) == ("delta" in asked and name != "oneshot")
     assert told["mechanism"].endswith("; no delta is spent)") == ("delta" in asked and name == "oneshot")
+    # Who reads the ranking is told how far counts were moved as who runs it is.
+    far = re.search("nearly all [^;)]*", told["mechanism"])
+    assert far is None or of_draws([found.manifest]) == far[0]
 
 
 def test_the_noise_is_told_in_users_or_in_what_the_amounts_are() -> None:

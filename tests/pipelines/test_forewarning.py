@@ -34,17 +34,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+ASKED = {
+    "input": "rows.csv",
+    "domain": "items.txt",
+    "mechanism": "joint",
+    "k": 10,
+    "epsilon": 0.01,
+    "output": "out.avro",
+}
+
+
 def run(*more: str, **changes: object) -> str:
-    settings = {
-        "input": "rows.csv",
-        "domain": "items.txt",
-        "mechanism": "joint",
-        "k": 10,
-        "epsilon": 0.01,
-        "output": "out.avro",
-        **changes,
-    }
-    done = command("run", *options(**settings), "--quiet", *more)
+    done = command("run", *options(**ASKED | changes), "--quiet", *more)
     assert done.status == 0, done.err
     return done.err
 
@@ -64,6 +65,33 @@ def test_the_ranking_that_stands_there_warns(folder: Path) -> None:
     said = run("--overwrite", epsilon=0.001)
     assert "judging by out.avro: 10 noisy counts" in said
     assert "noise" not in run("--overwrite", epsilon=0.001), "the one before had no counts"
+
+
+@pytest.mark.parametrize(
+    ("asked", "helps"),
+    [
+        ({}, True),
+        ({"publish_counts": 1, "epsilon": 0.1}, True),
+        ({"delta": 1e-9}, False),
+        ({"mechanism": "joint"}, False),
+        ({"mechanism": "oneshot"}, False),
+        ({"k": 1}, False),
+        ({"ledger": "sqlite:///b.db", "dataset": "d"}, False),
+    ],
+)
+def test_a_delta_is_proposed_where_none_is_given_and_it_helps(
+    folder: Path, asked: dict[str, object], helps: bool
+) -> None:
+    """What a run with that delta then says is what was promised."""
+    assert command("budget", "create", *options(ledger="sqlite:///b.db", dataset="d", epsilon=100)).status == 0
+    asked = {"mechanism": None, **asked}
+    unknown, known = command("run", *options(**ASKED | asked), "--dry-run").out, run(like=SHAPE, **asked)
+    assert "close to noise" in known and "recall" in unknown
+    assert [said.count("With a delta") for said in (known, unknown)] == [helps] * 2
+    if helps:
+        given = run("--overwrite", **asked, delta=1e-6)
+        name, noise = re.findall(r"mechanism: (\S+) \(.*: (nearly .*)\)", given)[0]
+        assert all(f"With a delta, such as 1e-6, {noise} ({name})" in said for said in (known, unknown))
 
 
 def test_noise_can_be_refused_before_the_charge(folder: Path) -> None:

@@ -163,6 +163,7 @@ REFUSED: list[tuple[str, str, str, list[Change]]] = [
     ("run", "--to", "date or time", [{**WEEKS, "to": "2026-13-01"}]),
     ("run", "period", "at most 100,000 windows", [{**WEEKS, "window": "1s"}]),
     ("run", "--slide", "windows of a period", [{"slide": "1d"}]),
+    ("run", "--time-column", "windows of a period", [{"time_column": "no column"}]),
     ("run", "--slide", "needs --window", [{**WEEKS, "window": None, "slide": "1d"}]),
     ("run", "--slide", "at most the length of a window", [{**WEEKS, "slide": "8d"}]),
     ("run", "--time-zone", "windows of a period", [{"time_zone": "Europe/Berlin"}]),
@@ -381,6 +382,7 @@ def test_nonsense_is_refused_by_the_argument_it_was_given_to(there: Path, name: 
         "--dataset": ["--ledger=sqlite:///none.db"],
         "--ledger": ["--dataset=x"],
         "--time-column": IN_WEEKS,
+        "--time-unit": IN_WEEKS,
         "--publish-counts-delta": ["--publish-counts=1"],
     }.get(name, [])
     without = "--domain" if name == "--domain-range" else ""

@@ -66,13 +66,26 @@ def choose(offered: Iterable[Mechanism], k: int, items: int | None, resolution: 
     adds = "least noise of those whose counts come with the draw" if counted else "least noise here"
     if isinstance(by_name[least], Weighted):  # whose reach is one of weights, and is not the noise alone
         return Choice(least, adds)
-    return Choice(least, f"{adds}: nearly all {_told(reaches[least], resolution)}")
+    return Choice(least, f"{adds}: {noise_told(reaches[least], resolution)}")
 
 
-def _told(reach: float, resolution: Fraction | None) -> str:
+def noise_told(reach: float, resolution: Fraction | None) -> str:
+    """How far noise moves the counts of a draw, in words that tell nothing but public facts; `resolution` as above."""
     far = reach * float(1 if resolution is None else resolution)
     number = f"{far:,.0f}" if far >= _WHOLE else f"{far:.2g}"
-    return f"counts change by less than {number} users" if resolution is None else f"sums change by less than {number}"
+    moved = "counts change by less than {} users" if resolution is None else "sums change by less than {}"
+    return f"nearly all {moved.format(number)}"
+
+
+NOISY_ORDERS = tuple(kind.about.name for kind in (Oneshot, Peeling, CdpPeeling, Laplace, Gaussian))
+"""Those that add noise to the count of every item of a list."""
+
+
+def reach_of(mechanism: Mechanism, k: int | None, items: int | None) -> float | None:
+    """How far the noise on a count reaches; None of a mechanism whose noise is not known to be one on every count."""
+    if k is None or isinstance(mechanism, Weighted):
+        return None
+    return _reaches({mechanism.about.name: mechanism}, k, items).get(mechanism.about.name)
 
 
 def chosen(
@@ -152,7 +165,7 @@ def _bent(mechanism: Weighted, scale: Fraction) -> float:
 
 
 _PUBLIC: Mapping[str, Callable[[Mechanism, int, int], float]] = {
-    **{kind.about.name: _noisy for kind in (Oneshot, Peeling, CdpPeeling, Laplace, Gaussian)},
+    **dict.fromkeys(NOISY_ORDERS, _noisy),
     WeightedOrder.about.name: _order_of_weights,
 }
 _UNKNOWN: Mapping[str, Callable[[Mechanism, int, int], float]] = {

@@ -55,6 +55,13 @@ def tree(folder: Path) -> dict[str, bytes | None]:
     return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in sorted(folder.rglob("*"))}
 
 
+def test_a_weak_promise_is_told_by_the_run_as_show_tells_it(folder: Path) -> None:
+    said = run(epsilon=100).err.removeprefix("private-topk: ").strip()
+    assert said.startswith("Epsilon 100 is a weak promise") and said in " ".join(
+        command("show", "out.avro").out.split()
+    )
+
+
 def test_an_existing_output_is_kept_byte_for_byte_unless_overwritten(folder: Path) -> None:
     for name in ("out.avro", "out.manifest.json"):
         write(folder / name, b"precious")

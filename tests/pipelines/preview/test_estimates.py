@@ -9,6 +9,7 @@ import pytest
 
 from private_topk.pipelines.preview.expected import pooled
 from private_topk.pipelines.preview.outlook import Estimate, mean, share
+from private_topk.pipelines.preview.words import within
 
 
 @pytest.mark.parametrize("draws", [30, 400])
@@ -57,3 +58,19 @@ def test_rising_values_are_pooled_to_a_falling_sequence() -> None:
     assert pooled([5.0, 3.0, 1.0]) == [(5, 1), (3, 1), (1, 1)]
     assert pooled([5.0, 2.0, 4.0, 3.0, 6.0]) == [(5, 1), (3.75, 4)]
     assert pooled([1.0, 2.0, 3.0]) == [(2, 3)] and pooled([]) == []
+
+
+@pytest.mark.parametrize(
+    ("low", "value", "high", "said"),
+    [
+        (0.5, 0.52, 0.55, "52.0 ±3.0%"),
+        (0.9925, 1.0, 1.0, "over 99.2%"),
+        (0.9987, 0.9998, 1.0, "over 99.8%"),
+        (0.0, 0.0, 0.0041, "under 0.5%"),
+        (1.0, 1.0, 1.0, "100.0%"),
+    ],
+)
+def test_at_the_ends_an_estimate_is_told_by_the_other_end_of_its_interval(
+    low: float, value: float, high: float, said: str
+) -> None:
+    assert within(Estimate(value, low, high)) == said

@@ -13,14 +13,18 @@ import numpy as np
 import pytest
 
 from private_topk.pipelines.release.manifest import Manifest
-from private_topk.pipelines.show.noise import drawn_with, in_words, is_noise
+from private_topk.pipelines.show.noise import drawn_with, in_words, is_noise, of_draws
+from private_topk.pipelines.show.page import page
+from private_topk.pipelines.show.published import PublishedReport
+from private_topk.pipelines.show.sign_off import sheet
+from private_topk.pipelines.show.words import in_text
 from private_topk.transforms.domain import RangeDomain, UnknownDomain
 from private_topk.transforms.mechanisms import RandomBits, make_mechanism, publish_counts
 from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
-from tests.pipelines.show.rankings import asked, published
+from tests.pipelines.show.rankings import asked, manifest, published, rows
 from tests.pipelines.support import SHARED, command, options, write
 
 
@@ -53,6 +57,25 @@ def test_a_ranking_of_noise_is_reported_as_noise(users: int) -> None:
         noisy = publish_counts(counts, np.arange(10), bits, 0.1, None)
         if noisy.max() > 0:
             assert in_words(tuple(map(int, noisy)), drawn).startswith("Most of this is noise: ")
+
+
+def test_page_terminal_and_sign_off_say_how_far_the_noise_moves_counts() -> None:
+    """Of a series by its noisiest part; nothing where one draws otherwise, or counts come with the draw."""
+
+    def part(mechanism: str = "oneshot", **parameters: Any) -> Manifest:  # noqa: ANN401
+        return manifest(1, mechanism=mechanism, parameters={"epsilon": 1.0, "neighbours": "add-remove", **parameters})
+
+    def said(*parts: Manifest) -> list[bool]:
+        report = PublishedReport(rows(1, ["a", "b"], 2), parts[-1], parts=parts)
+        told = page(report).partition("<ul>")[0], " ".join(in_text(report)), " ".join(sheet(report))
+        return ["nearly all counts change by less than 62 users" in " ".join(each.split()) for each in told]
+
+    assert said(part(epsilon=0.5)) == said(part(epsilon=0.5), part()) == said(part(), part(epsilon=0.5)) == [True] * 3
+    drawn = {"privacy": {**manifest(1).to_json()["privacy"], "noisy_counts": {"drawn": True}}}
+    assert said(part(epsilon=0.5), part("joint")) == [False] * 3
+    assert of_draws([part("laplace", max_items_per_user=3)]) and not of_draws([part("gamma")])
+    assert not of_draws([manifest(1, mechanism="laplace", parameters={"epsilon": 1.0}, **drawn)])
+    assert not of_draws([part("one of another version")]) and not of_draws([])
 
 
 @pytest.mark.parametrize(

@@ -343,6 +343,7 @@ def by_signature(
 
     @wraps(door)
     def refusing(*args: Any, **given: Any) -> Any:  # noqa: ANN401 - of any door
+        args, given = tuple(map(_flag, args)), {name: _flag(value) for name, value in given.items()}
         refusal = misfit(args, given)
         if refusal is None:
             try:
@@ -357,6 +358,11 @@ def by_signature(
 
     refusing.__signature__ = takes  # type: ignore[attr-defined]
     return refusing  # type: ignore[return-value]
+
+
+def _flag(value: Any) -> Any:  # noqa: ANN401 - an argument of any door
+    """NumPy's True and False, as comparing columns gives them, as Python's."""
+    return bool(value) if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_") else value
 
 
 def _fits(value: object, hint: Any) -> bool:  # noqa: ANN401 - an annotation

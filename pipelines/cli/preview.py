@@ -84,29 +84,28 @@ def _previews(options: Options, arguments: Arguments, settings: Sequence[tuple[A
     with _progress() as tell:
         by_group = expected_counts(options, given, domain.size or None if domain else None)
         expected = by_group.get("", by_group)
+
+        def shown(question: Question, tried: Sequence[str]) -> Any:  # noqa: ANN401 - of one setting or of several
+            more, alone = offered(question, **given_to_some), len(settings) == 1
+            return preview_of(expected, question, tried, more, arguments.draws, tell, alone=alone)
+
         for k, epsilon in settings:
             asked = _fields({**options, "k": k or 1, "epsilon": epsilon or 1})
             tried = names or mechanisms_of(asked["period"])
             listed = domain if domain is None or not domain.is_public else None
             question = question_of(expected, tried, **asked, domain=listed, held=held)
-
-            def shown(question: Question) -> Any:  # noqa: ANN401 - of one setting or of several
-                more = offered(question, **given_to_some)
-                alone = len(settings) == 1
-                return preview_of(expected, question, tried, more, arguments.draws, tell, alone=alone)  # noqa: B023
-
             if arguments.recall is None:
-                previews.append(shown(question))
+                previews.append(shown(question, tried))
                 continue
             if options.get("to_date") or isinstance(expected, Mapping):
                 raise InvalidArgument(
                     "recall", "does not go with groups or {to_date}, which differ in it", "give {k} and {epsilon}"
                 )
             wanted = (k is None, float(arguments.recall))
-            found, best = shown(_solved(question, expected, *wanted, names, given_to_some, tell)), None
+            found, best = shown(_solved(question, expected, *wanted, names, given_to_some, tell), tried), None
             while found.best.recall.value < wanted[1] and found.best.name != best:  # the curve's own best, not this one
                 best = found.best.name
-                found = shown(_solved(question, expected, *wanted, [best], given_to_some, tell))
+                found = shown(_solved(question, expected, *wanted, [best], given_to_some, tell), tried)
             previews.append(found)
     return previews
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 import polars as pl
 import pytest
 
@@ -70,6 +71,11 @@ def test_every_door_refuses_what_its_signature_does_not_fit(door: Callable[..., 
         with pytest.raises(InvalidArgument) as caught:
             door(*args, **given)
         assert caught.value.field == field and said in str(caught.value) and caught.value.__context__ is None
+
+
+def test_flags_may_be_what_comparing_columns_gives() -> None:
+    assert PrivateTopK(**ASKED, reveal_active_windows=np.False_).reveal_active_windows is False
+    assert Period.of("2026-01-05", "2026-01-19", "7d", to_date=np.True_).to_date is True
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -174,14 +173,6 @@ def unknown_words(arguments: Sequence[str]) -> list[str]:
 
 def _beams_parser() -> Any:  # noqa: ANN401 - Beam's own
     """The parser of all of Beam's options, which Beam passes to functions that add options."""
-    from apache_beam.options.pipeline_options import PipelineOptions
-
-    return _parser_of(tuple(PipelineOptions.__subclasses__()))
-
-
-@lru_cache(maxsize=1)
-def _parser_of(classes: tuple[type, ...]) -> Any:  # noqa: ANN401 - Beam's own
-    """Made anew once further classes of options are known: Beam asks them all for their arguments."""
     from apache_beam.options.pipeline_options import PipelineOptions
 
     parsers: list[Any] = []

@@ -97,15 +97,10 @@ def _by_key(keys: Codes, size: int) -> tuple[Codes, list[tuple[int, int, int]]]:
     """The positions of the rows by key, and each key that occurs with where its rows begin and end there."""
     narrow = keys.astype(np.uint16) if size <= 1 << 16 else keys  # numpy sorts 16-bit keys by radix
     order = np.argsort(narrow, kind="stable")
-    if size <= 1 << 16:
-        held = np.bincount(keys, minlength=size)
-        present = np.flatnonzero(held)
-        ends = np.cumsum(held[present])
-        starts = ends - held[present]
-    else:
-        present, starts = np.unique(keys[order], return_index=True)
-        ends = np.append(starts, len(order))[1:]
-    return order, list(zip(present.tolist(), starts.tolist(), ends.tolist(), strict=True))
+    ordered = narrow[order]
+    starts = np.flatnonzero(np.append(len(keys) > 0, ordered[1:] != ordered[:-1]))
+    ends = np.append(starts, len(keys))[1:]
+    return order, list(zip(ordered[starts].tolist(), starts.tolist(), ends.tolist(), strict=True))
 
 
 def sorted_pairs(users: Words, codes: Codes) -> tuple[Codes, Codes, Words]:

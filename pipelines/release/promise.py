@@ -21,6 +21,7 @@ from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.stated import number
 
 _NAMED = 4
+_BY_RHO = ("zcdp", "gaussian")
 
 
 def promised(
@@ -45,8 +46,11 @@ def promised(
     declared, own = _declared(first), charges[0].cost
     charges += [*_corrected(parts), *also]
     changed = any(_facts(each.cost) != _facts(own) for each in charges)
-    if len({each.cost.zcdp_delta == each.cost.delta for each in charges}) > 1:  # two kinds of proof do not add up
-        charges = [replace(each, cost=Cost(each.cost.epsilon, each.cost.delta)) for each in charges]
+    by_rho = False
+    if len({each.cost.adds_up for each in charges}) > 1:  # two kinds of proof, of which all must have declared one
+        by_rho = all(_declared(manifest).accounting in _BY_RHO for manifest, _ in parts)
+        if not by_rho:
+            charges = [replace(each, cost=Cost(each.cost.epsilon, each.cost.delta)) for each in charges]
     unit = "user" if declared.of_all_windows else "user-window"
     dearer = any(
         _rounded(getattr(each.cost, name)) > _rounded(getattr(own, name))
@@ -60,7 +64,7 @@ def promised(
     once = replace(charges[0], windows=everything, cost=newest.cost, windows_of_a_user=_bound(first, everything))
     spent, reached = _with_the_rest(unit, charges, once, _covered(first))
     if changed or dearer or reached > _covered(first):
-        stated = _restated(declared, spent, delta, max(everything.number, declared.windows or 1), reached)
+        stated = _restated(declared, spent, delta, max(everything.number, declared.windows or 1), reached, by_rho)
         # No less than they all declared, perhaps by a looser accounting: what comes later protects nobody.
         least = min(_declared(manifest).epsilon for manifest, _ in parts)
         declared = msgspec.structs.replace(stated, epsilon=max(stated.epsilon, least))
@@ -245,12 +249,14 @@ def _decimal(value: float) -> Fraction:
     return Fraction(str(value))
 
 
-def _restated(declared: PrivacyFacts, spent: Cost, delta: Fraction, windows: int, reached: int) -> PrivacyFacts:
+def _restated(
+    declared: PrivacyFacts, spent: Cost, delta: Fraction, windows: int, reached: int, by_rho: bool
+) -> PrivacyFacts:
     """The promise of a unit that is in more windows than its budget was declared for. A pure one stays pure: whoever
     declared no delta gets none.
     """
     pure = declared.guarantee == "pure" and not spent.delta
-    epsilon, delta = (spent.epsilon, spent.delta) if pure else over_windows(spent, delta)
+    epsilon, delta = (spent.epsilon, spent.delta) if pure else over_windows(spent, delta, added=not by_rho)
     facts: dict[str, Any] = {"epsilon": _rounded(epsilon), "delta": _rounded(delta)}
     facts |= {"guarantee": "pure" if pure else "approximate"}
     if declared.windows is not None:

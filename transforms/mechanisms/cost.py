@@ -38,7 +38,8 @@ class Cost:
         bounded_range: the largest and the least log-ratio of an answer's probabilities on neighbours differ by at most
             this. None where nothing is proved beyond the 2 epsilon of every pure release.
 
-    Sums must not mix two kinds of proof, which `zcdp_delta` tells apart:
+    Of sums that mix two kinds of proof, which `zcdp_delta` tells apart, only the epsilons and deltas or only the rhos
+    hold, whichever was fixed beforehand:
 
     - zcdp_delta = delta: there is one event of probability delta, and but for it the release is epsilon-DP and
       rho-zCDP. Of this kind are pure releases, releases of which only (epsilon, delta) is known, and pure draws over an

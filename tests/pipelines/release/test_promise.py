@@ -28,7 +28,8 @@ from private_topk.pipelines.release.formats import RankingSchema, format_of, ran
 from private_topk.pipelines.release.manifest import Manifest, Publication, series_change, series_difference
 from private_topk.pipelines.release.place import manifest_path
 from private_topk.pipelines.release.promise import cost_of_a_window, promise_of
-from private_topk.transforms.mechanisms import Cost, Gaussian, Joint, LimitDomain, RestrictedLaplace
+from private_topk.transforms.mechanisms import Gaussian, Joint, LimitDomain, RestrictedLaplace
+from private_topk.transforms.mechanisms.exact.accounting import epsilon_within
 from private_topk.transforms.release import NoiseSize, Ranking, Release, ReleaseKey
 from private_topk.transforms.stated import number, stated
 from tests.pipelines.support import command, options, question_of, write
@@ -413,22 +414,31 @@ def test_a_group_more_is_a_change_of_a_series_and_no_other_series() -> None:
     assert series_difference(before, made(["AT", "CH"], max_value=5)) == "another amounts"
 
 
-def test_two_kinds_of_proof_are_promised_by_their_epsilons_and_deltas() -> None:
-    """The rho of Gaussian noise and that of a pure draw do not add up in one sum."""
+@pytest.mark.parametrize("delta", [1e-6, None])
+def test_two_kinds_of_proof_are_promised_by_the_sum_that_all_have_declared(delta: float | None) -> None:
+    """The rhos of Gaussian noise and of a pure draw add up, and so do their epsilons and deltas; but whoever takes the
+    lesser of both by the answers spends two deltas. A pure declaration is by epsilons.
+    """
 
-    def made(name: str, days: tuple[str, str], mechanism: str) -> Manifest:
-        asked = {"mechanism": mechanism, "k": 1, "epsilon": 1.0, "delta": 1e-6, "domain": ["a", "b"]}
+    def made(name: str, days: tuple[str, str], mechanism: str, delta: float | None) -> Manifest:
+        asked = {"mechanism": mechanism, "k": 1, "epsilon": 1.0, "delta": delta, "domain": ["a", "b"]}
         question = Question.of(
             **asked, period=Period.of(*days, "1d"), release=Release(KEY, name), privacy_unit="user", horizon=8
         )
         windows = [Ranking(window, ("a",), 1, "sequence") for window in question.period.windows()]
         return manifest_of(question).with_answer(windows)
 
-    parts = [made("a", DAYS[4], "gaussian"), made("b", NEXT[4], "joint")]
-    read = [Cost(each.epsilon, each.delta) for each in map(cost_of_a_window, parts)]
-    epsilon, delta = over_windows(4 * read[0] + 4 * read[1], max(each.delta for each in read))
-    assert promise_of(parts)[0].epsilon == pytest.approx(float(epsilon), rel=1e-5)
-    assert promise_of(parts)[0].delta == pytest.approx(float(delta), rel=1e-5)
+    parts = [made("a", DAYS[4], "gaussian", 1e-6), made("b", NEXT[4], "joint", delta)]
+    costs = [cost_of_a_window(each) for each in parts]
+    assert [cost.adds_up for cost in costs] == [False, True]
+    spent = 4 * costs[0] + 4 * costs[1]
+    micro = Fraction(1, 10**6)
+    by_rho, by_epsilon = (epsilon_within(spent.rho, micro), micro), (spent.epsilon, spent.delta)
+    assert by_rho[0] < by_epsilon[0]
+    for each in (parts, parts[::-1]):
+        told = promise_of(each)[0]
+        assert (told.epsilon, told.delta) == pytest.approx([float(x) for x in (by_rho if delta else by_epsilon)], 1e-5)
+        assert told.accounting == ("zcdp" if delta else "basic")
 
 
 @pytest.mark.parametrize("delta", [1e-6, 3.7e-7, 1 / 3e6])

@@ -65,7 +65,7 @@ def test_another_prism_of_the_process_is_not_ours(prism_binary: Path) -> None:
         prism.PrismJobRunner().default_job_server(PipelineOptions([f"--prism_location={prism_binary}"]))
         for _ in range(2)
     ]
-    assert ours[0] is ours[1] is not beams and ours[0]._job_server._path == str(prism_binary)
+    assert ours[0] is ours[1] is not beams and ours[0]._path == str(prism_binary)
 
 
 class _CountSlowlyDoFn(beam.DoFn):

@@ -203,12 +203,19 @@ class ElementSchema:
         elements are checked at run time.
         """
         found, roles = self._parts(convert_to_beam_type(kind)), {name: role for role, name in self._fields}
+        remedy = as_a_list([name for name in self._names if roles[name] in ("item", "group")])
+        if remedy and not found:
+            raise InvalidArgument("", "PrivateTopK takes a name for every field, got one with a comma", literal(remedy))
         kinds = {name: _kind_of_part(part, roles[name]) for name, part in found.items()}
         return {
             role: known
             for role, name in self._fields
             if self._roles.count(role) == 1 and (known := kinds.get(name)) is not None
         }
+
+    def unchecked(self, kind: Any) -> str:  # noqa: ANN401
+        """The fields of which a type does not say whether its elements have them, in words; empty if it does."""
+        return "" if self._parts(convert_to_beam_type(kind)) else " and ".join(self._names)
 
     def _parts(self, kind: Any) -> dict[str, Any]:  # noqa: ANN401
         """The type of every field; none where it is not known."""

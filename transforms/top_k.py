@@ -114,6 +114,8 @@ class PrivateTopK(beam.PTransform):
             without rows.
     """
 
+    __pandas_priority__ = 10_000  # pandas leaves `frame | rank` to this class, as other libraries do
+
     @named_as_arguments
     def __init__(
         self,
@@ -161,6 +163,12 @@ class PrivateTopK(beam.PTransform):
     def display_data(self) -> dict[str, Any]:
         return self._rank.display_data() | ({} if self._reason is None else {"mechanism_chosen_since": self._reason})
 
+    def __ror__(self, left: Any, label: str | None = None) -> Any:  # noqa: ANN401 - whatever stands before the bar
+        if hasattr(left, "__arrow_c_stream__") or hasattr(left, "__dataframe__"):
+            rule = f"PrivateTopK is applied to a PCollection of elements, got a {type(left).__name__}"
+            raise InvalidArgument("", rule, "rank(...) takes tables in memory")
+        return super().__ror__(left, label)
+
     def expand(self, pairs: beam.PCollection) -> beam.PCollection:
         # (user, item), with a group or a value too  ->  block  ->  Ranking
         if not isinstance(pairs, beam.PCollection):
@@ -170,6 +178,12 @@ class PrivateTopK(beam.PTransform):
                 "as in pipeline | beam.Create(pairs) | PrivateTopK(...); beam.Flatten() joins several",
             )
         kinds, spec = self._schema.check(pairs.element_type), self.top_k
+        if names := self._schema.unchecked(pairs.element_type):
+            logging.getLogger(__name__).warning(
+                "PrivateTopK cannot check that elements have the fields %s, since Beam does not know their type: those "
+                "without are left out. Map them to beam.Row, or declare .with_output_types(...)",
+                names,
+            )
         check_digits("domain", kinds.get("item"), spec.domain)
         if spec.groups is not None:
             check_digits("groups", kinds.get("group"), spec.groups.labels)

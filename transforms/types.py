@@ -245,7 +245,11 @@ def rule_of(meaning: Meaning, kind: pa.DataType, called: str = "") -> Rule | Non
 
 
 def type_name(kind: pa.DataType) -> str:
-    """The name of a type, without what a single row may have decided: a struct's fields, a decimal's digits."""
+    """The name of a type, or of a dictionary's values, without what a single row may have decided: a struct's fields, a
+    decimal's digits.
+    """
+    if pa.types.is_dictionary(kind):
+        return type_name(kind.value_type)
     return kind.extension_name if isinstance(kind, pa.BaseExtensionType) else re.split(r"[<(]", str(kind))[0]
 
 

@@ -3,7 +3,8 @@
 The kind of table is recognised by its methods, so no library has to be installed: polars, pandas, Arrow and DuckDB
 offer their columns as Arrow's. The type of a column is public, and a column of a type that cannot be read is refused. A
 column of Python objects has no type: it is read as texts, each value by itself, and a row with an unreadable value is
-dropped. Arrow would infer one type for all, so that one user's value could change those of others.
+dropped. Arrow would infer one type for all, so that one user's value could change those of others. A column of many
+objects, none of which is of a class that can be a label, is refused like a type: no row could be read, whoever's it is.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from private_topk.runners import Launch
 from private_topk.transforms.completeness import with_receipt
 from private_topk.transforms.errors import InvalidArgument, crosses, verbatim
 from private_topk.transforms.release import ReleaseKey
-from private_topk.transforms.types import is_missing, is_text, kind_of, label_of
+from private_topk.transforms.types import is_missing, is_text, kind_of, kind_of_class, label_of
 from private_topk.transforms.windows import Period
 
 if TYPE_CHECKING:
@@ -197,6 +198,8 @@ _UNREADABLE = b"\xff"
 """Not UTF-8, so that the row is dropped as unreadable, and counted."""
 _AS_TEXTS = [getattr(pl, name) for name in ("Categorical", "Enum", "Int128", "UInt128") if hasattr(pl, name)]
 """Types of polars that Arrow does not know, or reads otherwise."""
+_MANY = 100
+"""Rows from which on it is told that all are alike, as counters of dropped rows tell it."""
 _FINER = ("ns", "ps", "fs", "as")
 """The units of numpy's times that are below a microsecond."""
 _T = TypeVar("_T")
@@ -225,8 +228,11 @@ def table_of(rows: Any, columns: Columns) -> pa.Table:  # noqa: ANN401 - whateve
         check_names(_TABLE, columns, table.column_names)
         arrays = {name: table[name] for name in columns.names()}
     for role, name in columns.each():
-        if not isinstance(arrays[name], _Texts):
-            columns.check(role, name, arrays[name].type)
+        column = arrays[name]
+        if not isinstance(column, _Texts):
+            columns.check(role, name, column.type)
+        elif column.no_label:
+            columns.check(role, name, pa.date32(), called=column.no_label)  # like all that must be written as text
     return pa.table({name: column.texts if isinstance(column, _Texts) else column for name, column in arrays.items()})
 
 
@@ -274,14 +280,29 @@ def _of_pandas(column: Any, is_label: bool) -> Any:  # noqa: ANN401 - a series o
 
 
 class _Texts:
-    """A column of Python objects as texts, null where a value is missing, and not UTF-8 where it is unreadable."""
+    """A column of Python objects as texts, null where a value is missing, and not UTF-8 where it is unreadable.
+
+    Attributes:
+        no_label: the class of the first object, in a column of labels, and of 100 rows or more, none of whose objects
+            is of a class that can be one; else empty.
+    """
+
+    no_label = ""
 
     def __init__(self, values: Sequence[Any], is_label: bool) -> None:
-        if set(map(type, values)) <= {str, float, type(None)}:  # as most columns are, NaN for what is missing
+        classes = set(map(type, values))
+        if is_label and len(values) >= _MANY and not any(map(_can_be_label, classes)):
+            self.no_label = next((type(value).__name__ for value in values if not is_missing(value)), "")
+        if classes <= {str, float, type(None)}:  # as most columns are, NaN for what is missing
             with suppress(pa.ArrowException, UnicodeEncodeError):
                 self.texts = pa.array(values, pa.large_string(), from_pandas=True)
                 return
         self.texts = pa.array([_text(value, is_label) for value in values], pa.large_binary())
+
+
+def _can_be_label(cls: type) -> bool:
+    kind = None if cls is type(None) else kind_of_class(cls)
+    return kind is not None and kind.label is not None
 
 
 def _text(value: Any, is_label: bool) -> bytes | None:  # noqa: ANN401

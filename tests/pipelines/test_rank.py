@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import fields, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -312,6 +312,18 @@ MISTAKES: dict[str, tuple[object, dict[str, Any], str, str]] = {
     ),
     "user and item alike": (ROWS, {"item": "listener"}, "user", "must be another column than item"),
     "numbers with a point": (ROWS, {"item": "price"}, "item", "cannot be the column 'price': users, items"),
+    "objects that are dates": (
+        pd.DataFrame({"listener": [SECRET] * 100, "track": pd.Series([None, *[date(2026, 1, 5)] * 99], dtype=object)}),
+        {},
+        "item",
+        "users, items and groups must be texts, whole numbers or UUIDs, got date: write it as text",
+    ),
+    "categories that are floats": (
+        pd.DataFrame({"listener": [SECRET], "track": pd.Series([1.5], dtype="category")}),
+        {},
+        "item",
+        "whole numbers or UUIDs, got double: cast it",
+    ),
     "a frame with one column twice": (
         pd.DataFrame([["a", "b", "c"]], columns=["listener", "listener", "track"]),
         {},

@@ -121,6 +121,8 @@ def test_flags_may_be_what_comparing_columns_gives() -> None:
         (lambda: Period.of("2026-01-05", "2026-01-19", "7d", to_date="no"), "to_date must be True or False, got str"),
         (lambda: Released(None), "noisy_counts must be numbers, got NoneType: give those of one ranking"),
         (lambda: beam.Pipeline() | PrivateTopK(**ASKED), "neither to a pipeline itself nor to sev"),
+        (lambda: ROWS.to_pandas() | PrivateTopK(**ASKED), "got a DataFrame: rank(...) takes tables in memory"),
+        (lambda: ROWS.to_arrow() | PrivateTopK(**ASKED), "got a Table: rank(...) takes tables in memory"),
         (lambda: InAmounts(SHAPE, 5, 3), "amounts must be Amounts, got int"),
         (lambda: InAmounts({"DE": SHAPE}, Amounts(5)), "expected must be counts of users, got dict: such as Reaches"),
         (lambda: SHAPE.in_groups(5), "sizes must be Sequence[int] | Mapping[str, int], got int"),

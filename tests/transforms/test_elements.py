@@ -185,7 +185,7 @@ def warnings(elements: list[Any], names: dict[str, Any], caplog: pytest.LogCaptu
     with direct() as pipeline:
         rows = pipeline | create(elements) | beam.Map(lambda row: row).with_output_types(Any)
         _ = rows | PrivateTopK(k=1, mechanism=Joint(epsilon=1.0), domain=["5", "7"], **names)
-    return [record.getMessage() for record in caplog.records if "PrivateTopK" in record.getMessage()]
+    return [record.getMessage() for record in caplog.records if "PrivateTopK leaves" in record.getMessage()]
 
 
 WEEK = {"period": Period.of("2026-01-05", "2026-01-12", "7d")}
@@ -400,4 +400,22 @@ def test_the_refusal_names_the_fields_that_are_asked_for() -> None:
     with pytest.raises(InvalidArgument, match="as Beam knows it: .* as well needs groups=... or amounts=..."):
         triples = beam.Pipeline() | create([("ana", "tea", 1)])
         triples | beam.Map(lambda row: row[:2]) | PrivateTopK(1, Joint(epsilon=1.0), ["tea"])
+    dicts = rows.pipeline | "Dicts" >> create([{"user": SECRET, "item": "tea", "country": "FR"}])
+    with pytest.raises(InvalidArgument, match="^PrivateTopK takes a name for every field, .* several are a list: "):
+        dicts | "Comma in dicts" >> PrivateTopK(1, Joint(epsilon=1.0), ["tea"], item="item,country")
     rows | "Named" >> PrivateTopK(1, Joint(epsilon=1.0), ["tea"], groups=["FR"], group="country")
+
+
+@pytest.mark.parametrize(
+    ("element_type", "told"), [(dict[str, str], True), (Any, True), (tuple[str, str], False), (Order, False)]
+)
+def test_it_is_told_where_nothing_can_be_checked(
+    element_type: Any,  # noqa: ANN401
+    told: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """By the type alone, whatever flows: one user's element neither ends a job nor shows in it."""
+    rows = direct() | create([{}]) | beam.Map(lambda row: row).with_output_types(element_type)
+    rows | PrivateTopK(1, Joint(epsilon=1.0), ["tea"])
+    said = [record.getMessage() for record in caplog.records]
+    assert ["cannot check that elements have the fields user and item" in each for each in said] == [True] * told

@@ -153,7 +153,7 @@ def polars_frame(column: Column, folder: Path) -> list[str]:
 
 
 def objects(column: Column, folder: Path) -> list[str]:
-    """Each value by itself: a column of objects has no type that could be refused."""
+    """Each value by itself, but a column whose objects can all be no labels is refused."""
     found = framed(pd.DataFrame({"user": pd.Series(column.values, dtype=object), "item": "i"}))
     if column.read is None and not found:
         raise InvalidArgument("", "dropped, each by itself")

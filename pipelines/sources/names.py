@@ -69,17 +69,24 @@ def check_names(
         keys = set(all_keys(where)) if {*missing.values()} != {"user"} and not columns.public else set()
         told = sorted({*map(str, known)} | keys)
         more = f" and {len(told) - _MAX} more" if len(told) > _MAX else ""
-        rule = f"{name!r} is no column of {where}: it has {', '.join(told[:_MAX]) or 'none'}{more}"
+        rule = f"{name!r} is no column of {where}: it has {', '.join(map(_listed, told[:_MAX])) or 'none'}{more}"
         remedy = as_a_list([name] if role in ("item", "group") else []) or _with_names(named, told) if told else ""
     raise InvalidArgument(named[name], verbatim(rule), "; ".join(filter(None, (remedy, hint))))
 
 
 def _with_names(named: dict[str, str], told: list[str]) -> str:
+    for whole in told:  # given without its quotes, which make one name of it
+        if "," in whole and {part.strip() for part in whole.split(",")} == {*named}:
+            return verbatim(f"one name with a comma is written '{_listed(whole)}'")
     near = {name: did_you_mean(name, told).removeprefix("did you mean ").removesuffix("?") for name in named}
     if len(named) == 1 and all(near.values()):
-        return f"did you mean {verbatim(*near.values())}?"
+        return f"did you mean {verbatim(*map(_listed, near.values()))}?"
     meant = [f"{{{named[name]}}} {verbatim(other)}" for name, other in near.items() if other]
     return f"give {_and(named.values())} from these names" + (f": did you mean {', '.join(meant)}?" if meant else "")
+
+
+def _listed(name: str) -> str:
+    return f'"{name}"' if "," in name else name
 
 
 def _and(fields: Iterable[str]) -> str:

@@ -170,7 +170,7 @@ def test_groups_by_their_sizes() -> None:
     many = preview(like=like(1, 200, "20,30000,225", 4), **{**asked, "k": "3,5"})
     assert many.startswith("Expected of the median of 3 groups: ")
     assert re.search(r"\n +k +3 +5\n +epsilon +0\.5 +0\.5\n", many), many
-    assert re.search(r"\n +groups worth publishing( +2 of 3){2}\n\n\* the one to take", many), many
+    assert re.search(r"\n +groups worth publishing( +2 of 3){2}\n\nrecall in percent; \* the one to take", many), many
     nothing = preview(like=alike, **asked)
     assert "Nothing here is worth publishing" in nothing and "In a run" not in nothing
 
@@ -179,7 +179,7 @@ def test_several_settings_as_a_table() -> None:
     said = preview(k="3,5", epsilon="0.001,1", mechanism="joint,peeling")
     head = [line.split() for line in said.splitlines() if line.startswith(("  k ", "  epsilon "))]
     assert head == [["k", "3", "3", "5", "5"], ["epsilon", "0.001", "1", "0.001", "1"]]
-    assert "* the one to take; close to noise: k=3, epsilon=0.001; k=5, epsilon=0.001" in said
+    assert "recall in percent; * the one to take; close to noise: k=3, epsilon=0.001; k=5, epsilon=0.001" in said
 
 
 def test_a_preview_in_json_has_recommendation_and_settings() -> None:

@@ -72,6 +72,7 @@ def test_whole_numbers_are_their_digits(tmp_path: Path) -> None:
         ("d.txt", b"caf\xe9\n", "not UTF-8 text: give one item per line"),
         ("d.txt.gz", b"abc", "not a whole gzip file"),
         ("d.csv", "name\na\n", "domain_column 'item' is no column of .*: it has name: give domain_column from these"),
+        ("d.csv", '"item, name",x\na,1\n', 'it has "item, name", x: did you mean "item, name"[?]'),
         ("d.csv", "item\n", "at least one value"),
         ("d.csv", "item,x\na,1\n,2\n", "must not hold empty values, got 1"),
         ("d.avro", to_avro([])[:-3], "truncated"),
@@ -88,6 +89,12 @@ def test_an_invalid_domain_file_is_refused(tmp_path: Path, name: str, content: b
     with pytest.raises(InvalidArgument, match=message) as caught:
         read_domain(str(write(tmp_path / name, content)), ("item",))
     assert name in str(caught.value)
+
+
+def test_a_name_with_a_comma_that_lost_its_quotes_is_told_with_them(tmp_path: Path) -> None:
+    path = str(write(tmp_path / "d.csv", '"item, name",x\na,1\n'))
+    with pytest.raises(InvalidArgument, match="""one name with a comma is written '"item, name"'$"""):
+        read_domain(path, ("item", "name"))
 
 
 LANDS = "DE\nFR\nParis\n"

@@ -16,7 +16,7 @@ from typing import Any, Optional
 
 import apache_beam as beam
 
-from private_topk.pipelines.options import OPTIONS
+from private_topk.pipelines.options import OPTIONS, Option
 from private_topk.pipelines.texts import count, fraction, number, number_or_drawn
 from private_topk.transforms.asked import Asked, score_of
 from private_topk.transforms.errors import InvalidArgument, by_signature, did_you_mean
@@ -90,6 +90,7 @@ class RankRows(beam.PTransform):
 
 _RANK: Any = Optional[int]  # noqa: UP045 - Beam's schemas know `int | None` as any object of Python, and no int
 _ROWS = {option.beam: option for option in OPTIONS if option.beam}
+_PARAMETERS = {option.name: option for option in OPTIONS if option.parameter or option.name in ("delta", "neighbours")}
 _PERIOD = "period."
 _COLUMNS = ("user_column", "item_column", "value_column", "group_column")
 _ASKED = ("k", "mechanism", "domain", *Asked.__annotations__)
@@ -116,7 +117,9 @@ def _rank(given: Mapping[str, Any]) -> PrivateTopK:
         raise InvalidArgument("max_value", "and {value_resolution} need {value_column}: the field of the amounts")
     score_of(options)
     columns = {name.removesuffix("_column"): value for name, value in options.items() if name in _COLUMNS}
-    parameters = dict(given.get("parameters", {}))
+    if isinstance(options.get("domain"), str):
+        raise InvalidArgument("domain", "must be a list of items, got a text", "give the items, or {domain_range}")
+    parameters = {name: _read(name, value, _PARAMETERS) for name, value in given.get("parameters", {}).items()}
     asked = {name: parameters.pop(name) for name in ("delta", "neighbours") if name in parameters}
     asked |= {name: value for name, value in options.items() if name in _ASKED}
     return PrivateTopK(
@@ -129,11 +132,13 @@ def _rank(given: Mapping[str, Any]) -> PrivateTopK:
     )
 
 
-def _read(name: str, value: object) -> object:
+def _read(name: str, value: object, options: Mapping[str, Option] = _ROWS) -> Any:  # noqa: ANN401 - any option's
     """A value, read as the option's text where it is a text or one of YAML's own dates; other values as they are."""
-    read = _ROWS[name].read
-    if read is None or not isinstance(value, str | date):
+    if name not in options or not isinstance(value, str | date):
         return value
+    read = options[name].read
+    if read is None:  # a flag, in a map of Java's that has texts alone
+        return {"true": True, "false": False}.get(str(value), value)
     try:
         return read(str(value))
     except ValueError as error:

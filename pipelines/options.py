@@ -23,6 +23,7 @@ from private_topk.pipelines.texts import (
     number,
     number_or_drawn,
     output_template,
+    port,
     report_name,
     template,
     whole,
@@ -911,7 +912,7 @@ _OWN = (  # of one command each
         "TEXT",
         commands=("report",),
     ),
-    Option("port", "the port to listen at, on this machine only", count, "N", commands=("expansion-service",)),
+    Option("port", "the port to listen at, on this machine only", port, "N", commands=("expansion-service",)),
     Option(
         "folder", "where to write plays.avro and catalogue.txt (default: sample)", str, "FOLDER", commands=("sample",)
     ),

@@ -54,6 +54,13 @@ def count(text: str) -> int:
     return int(text)
 
 
+def port(text: str) -> int:
+    """A TCP port."""
+    if not 0 < whole(text) < 2**16:
+        raise ValueError(f"must be a port from 1 to 65535, got {text}")
+    return int(text)
+
+
 def whole_or_power(text: str) -> int:
     """A whole number, also in scientific notation: 1e6 is a million."""
     value = number(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from datetime import UTC, date, datetime
+from fractions import Fraction
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,24 @@ def test_unknown_domain_takes_other_parameters() -> None:
     RankRows(k=1, mechanism="limit-domain", epsilon=1.0, parameters={"delta": 1e-6})
     with pytest.raises(ValueError, match="joint needs a public domain"):
         RankRows(k=1, mechanism="joint", epsilon=1.0)
+
+
+def test_maps_of_texts_mean_what_their_values_do() -> None:
+    """A map of Java's has one type of values."""
+    asked = {"k": 1, "domain": ["a", "b"], "epsilon": 1.0}
+    period = {"from": "2026-01-05", "to": "2026-01-19", "window": "7d", "to_date": "true"}
+    parameters = {"delta": "1e-6", "neighbours": "replace-one"}
+    found = RankRows(**asked, max_items_per_user=1, period=period, parameters=parameters)._rank
+    assert found.top_k.mechanism.delta == Fraction(1, 10**6) and found.top_k.mechanism.neighbours == "replace-one"
+    assert found.period.to_date
+    assert RankRows(**asked, mechanism="joint", parameters={"skew": "1"})._rank.top_k.mechanism.skew == 1
+    for wrong, rule in (
+        ({"parameters": {"delta": "small"}}, "delta must be a number"),
+        ({"period": period | {"to_date": "yes"}}, "period.to_date must be True or False"),
+        ({"domain": "tea.txt"}, "domain must be a list of items, got a text: give the items, or domain_range"),
+    ):
+        with pytest.raises(ValueError, match=rule):
+            RankRows(**{**asked, **wrong})
 
 
 def test_a_domain_of_consecutive_integers() -> None:

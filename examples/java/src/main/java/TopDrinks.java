@@ -40,7 +40,7 @@ public class TopDrinks {
   private static final Schema ORDER =
       Schema.builder().addStringField("user").addStringField("item").build();
 
-  // Named as in docs/beam.md. A list is an array field; `period` and `parameters` are map fields.
+  // Named as in docs/java.md. A list is an array field; `period` and `parameters` are map fields.
   private static final Schema PARAMETERS =
       Schema.builder()
           .addInt32Field("k")

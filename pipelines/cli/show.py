@@ -107,7 +107,7 @@ def _with_books(report: PublishedReport, arguments: Namespace) -> tuple[Publishe
     windows count.
     """
     url, manifest = arguments.ledger, report.manifest
-    if url is None or manifest is None:  # whoever asks for them refuses a report without a manifest
+    if url is None or manifest is None:  # each form says that it has none, or refuses it
         return report, ()
     from private_topk.pipelines.budget.ledger import Ledger
     from private_topk.pipelines.budget.statement import sentence

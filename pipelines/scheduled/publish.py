@@ -243,7 +243,8 @@ class ScheduledReport(Periods):
         account, coming = self.account, self.schedule.ended(now())
         with self._pointing():
             if (last := self._last(coming, coming)) is not None:
-                yield from self._since(manifest_of(self.question()), last)
+                first = self._keyless(0)
+                yield from self._since(manifest_of(first.question, columns=first.source.columns.by_role()), last)
         if account is None:
             return
         with self._pointing():
@@ -406,16 +407,16 @@ class ScheduledReport(Periods):
         return next((found for file in before if (found := pair_at(file).manifest) is not None), None)
 
     def _since(self, asked: Manifest, last: Manifest | None) -> Iterator[Fact]:
-        """What is otherwise than in the last publication: the question, and the key where it is known here."""
+        """What is otherwise than in the last publication: the question, and the key where it is known here.
+
+        Raises InvalidArgument if `show` could make no series of both.
+        """
         if last is None:
             return
         if (differing := series_difference(last, asked)) is not None:
-            yield (
-                "series",
-                f"{last.release_id} was published with {differing}, so `show` makes no series of it and this period. "
-                "Give a changed report another name and folder",
-            )
-        elif (change := series_change(last, asked)) is not None:
+            rule = f"has {verbatim(last.release_id)}, which was published with {differing}: that is another series"
+            raise InvalidArgument("output", rule, "give a changed report another name and folder")
+        if (change := series_change(last, asked)) is not None:
             old, new = (each.privacy and each.privacy.of_all_windows and each.privacy.windows for each in (last, asked))
             signed = f", and states the promise for {new} windows, also of what was signed for {old}"
             more = signed if old and new and old != new else ""

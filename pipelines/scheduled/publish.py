@@ -106,6 +106,8 @@ class ScheduledReport(Periods):
 
         def forewarn_and_tell() -> None:
             self._forewarn(report, number)
+            for text in self._perhaps_lost(number):
+                self._tell(number, text)
             for _, text in self._since(report.manifest, self._last(number, _NEARBY)):
                 self._tell(number, text)
             for _, text, warns in self._future_charges(report, number):
@@ -155,6 +157,7 @@ class ScheduledReport(Periods):
                 return
             facts.append(("recall", self._forewarn(report, number)))
             facts += (("charged", told) for told in named(too(), ": this promise counts that"))
+            facts += (("earlier", told) for told in self._perhaps_lost(number))
             facts += self._since(report.manifest, self._last(number, _NEARBY))
             facts += (fact[:2] for fact in self._future_charges(report, number))
             tell(report, facts, self.published(number))
@@ -164,7 +167,7 @@ class ScheduledReport(Periods):
         with self._pointing():
             begun = self._places(self, number) or self._charges_of(self.release_id(number))
         if not begun:
-            return ""
+            return "".join(self._perhaps_lost(number))
         try:
             report, launch = self._made(number)
             with self._pointing():
@@ -172,6 +175,20 @@ class ScheduledReport(Periods):
         except InvalidArgument as error:
             return f"a call is refused: {error}"
         return "it was begun before, and a call draws the same ranking at no further cost"
+
+    def _perhaps_lost(self, number: int) -> Iterator[str]:
+        """The sentence for a period of which nothing is left and no ledger knows, though a later one is published."""
+        if self._correction is not None or self.account is not None or self.state is not None:
+            return
+        with self._pointing():
+            if self._places(self, number):
+                return
+            later = (each for each in range(number + 1, self.schedule.ended(now())) if self._places(self, each))
+            if (found := next(later, None)) is not None:
+                told = (
+                    f"{self.words(found)} is published, so this one may have been too: bring its files back from a copy"
+                )
+                yield f"{told}. Another question, input or key draws a second answer, which costs again"
 
     def _published(self) -> Iterator[Manifest]:
         """The manifests of what is published of all periods that are over."""

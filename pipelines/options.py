@@ -644,7 +644,7 @@ _BUDGET = _section(
         )
         | {
             "doctor": "check whether this ledger is there and can be charged, such as sqlite:///budget.db",
-            "show": "with {sign_off} or {registry}: add the dataset's budget, and what is spent of it",
+            "show": "count all that this ledger charged of the report; with {sign_off} or {registry} its budget too",
         },
         str,
         "URL",

@@ -51,7 +51,6 @@ _OF_ALL = ("epsilon", "neighbours")
 _NEEDS = {
     "overwrite": ("html",),
     "title": ("html",),
-    "ledger": ("sign_off", "registry"),
     "title_column": ("item_titles",),
     "item_column": ("item_titles",),
 }
@@ -74,17 +73,18 @@ def _show(arguments: Namespace, others: list[str]) -> None:
             )
     report = replace(read_published(*arguments.ranking), heading=arguments.title or "")
     report = _titled(report, arguments) if arguments.item_titles else report
+    report, books = _with_books(report, arguments)
     report = report if arguments.group is None else _of_group(report, arguments.group)
     if arguments.html:
         _write_page(report, arguments)
     elif arguments.json:
         print_json({"manifest": _manifest(report), "rows": [dict(row) for row in report.rows]})
-        for sentence in what_is_lost(report):  # the other forms tell it themselves
+        for sentence in (*what_is_lost(report), *books[1:]):  # the other forms tell it themselves
             print(sentence, file=sys.stderr)
     elif arguments.sign_off:
-        print(*sheet(*_with_books(report, arguments)), sep="\n")
+        print(*sheet(report, books), sep="\n")
     elif arguments.registry:
-        print(registry_entry(*_with_books(report, arguments)), end="")
+        print(registry_entry(report, books), end="")
     else:
         print(*in_text(report), sep="\n")
 
@@ -107,7 +107,7 @@ def _with_books(report: PublishedReport, arguments: Namespace) -> tuple[Publishe
     windows count.
     """
     url, manifest = arguments.ledger, report.manifest
-    if url is None or manifest is None:  # whoever asks for them refuses a report without a manifest
+    if url is None or manifest is None:  # each form says that it has none, or refuses it
         return report, ()
     from private_topk.pipelines.budget.ledger import Ledger
     from private_topk.pipelines.budget.statement import sentence
@@ -141,6 +141,7 @@ def _with_books(report: PublishedReport, arguments: Namespace) -> tuple[Publishe
         charges = [each for each in charges if each.windows.overlapping(*shown).any()]
     lost = charged_too(charges, parts)
     why = ", of which no manifest is here: these numbers count that"
+    report = replace(report, charged=len(lost))
     if lost:
         whole, told_by = series_of(parts, lost), with_charged(parts, lost)
         report = replace(report, manifest=whole, parts=told_by, rankings_of_a_user=None)

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from private_topk.pipelines.budget.composition import UNITS
-from private_topk.pipelines.differences import NOT_KNOWN, Differences, differing, told
+from private_topk.pipelines.differences import NOT_KNOWN, Differences, differences, differing, told
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.metric import USERS, Amounts, Score
 from private_topk.transforms.release import Label, Ranking
@@ -382,7 +382,11 @@ def series_difference(one: Manifest, other: Manifest) -> str | None:
     """The settings by which a manifest is of another series than an earlier one, in words; None if both are of one."""
     found = question_difference(one, other, SeriesFacts)
     apart = {name: values for name, values in found.items() if name in _OF_A_SERIES or _is_drawn(*values)}
-    return told(apart) if apart else None
+    was, now = (
+        {"group column": each.groups and ", ".join(each.names("group")), "item column": ", ".join(each.names("item"))}
+        for each in (one, other)
+    )
+    return told(apart | differences(was, now)) or None
 
 
 def _is_drawn(was: object, now: object) -> bool:

@@ -106,6 +106,8 @@ class ScheduledReport(Periods):
 
         def forewarn_and_tell() -> None:
             self._forewarn(report, number)
+            for text in self._perhaps_lost(number):
+                self._tell(number, text)
             for _, text in self._since(report.manifest, self._last(number, _NEARBY)):
                 self._tell(number, text)
             for _, text, warns in self._future_charges(report, number):
@@ -155,6 +157,7 @@ class ScheduledReport(Periods):
                 return
             facts.append(("recall", self._forewarn(report, number)))
             facts += (("charged", told) for told in named(too(), ": this promise counts that"))
+            facts += (("earlier", told) for told in self._perhaps_lost(number))
             facts += self._since(report.manifest, self._last(number, _NEARBY))
             facts += (fact[:2] for fact in self._future_charges(report, number))
             tell(report, facts, self.published(number))
@@ -164,7 +167,7 @@ class ScheduledReport(Periods):
         with self._pointing():
             begun = self._places(self, number) or self._charges_of(self.release_id(number))
         if not begun:
-            return ""
+            return "".join(self._perhaps_lost(number))
         try:
             report, launch = self._made(number)
             with self._pointing():
@@ -172,6 +175,20 @@ class ScheduledReport(Periods):
         except InvalidArgument as error:
             return f"a call is refused: {error}"
         return "it was begun before, and a call draws the same ranking at no further cost"
+
+    def _perhaps_lost(self, number: int) -> Iterator[str]:
+        """The sentence for a period of which nothing is left and no ledger knows, though a later one is published."""
+        if self._correction is not None or self.account is not None or self.state is not None:
+            return
+        with self._pointing():
+            if self._places(self, number):
+                return
+            later = (each for each in range(number + 1, self.schedule.ended(now())) if self._places(self, each))
+            if (found := next(later, None)) is not None:
+                told = (
+                    f"{self.words(found)} is published, so this one may have been too: bring its files back from a copy"
+                )
+                yield f"{told}. Another question, input or key draws a second answer, which costs again"
 
     def _published(self) -> Iterator[Manifest]:
         """The manifests of what is published of all periods that are over."""
@@ -243,7 +260,8 @@ class ScheduledReport(Periods):
         account, coming = self.account, self.schedule.ended(now())
         with self._pointing():
             if (last := self._last(coming, coming)) is not None:
-                yield from self._since(manifest_of(self.question()), last)
+                first = self._keyless(0)
+                yield from self._since(manifest_of(first.question, columns=first.source.columns.by_role()), last)
         if account is None:
             return
         with self._pointing():
@@ -406,16 +424,16 @@ class ScheduledReport(Periods):
         return next((found for file in before if (found := pair_at(file).manifest) is not None), None)
 
     def _since(self, asked: Manifest, last: Manifest | None) -> Iterator[Fact]:
-        """What is otherwise than in the last publication: the question, and the key where it is known here."""
+        """What is otherwise than in the last publication: the question, and the key where it is known here.
+
+        Raises InvalidArgument if `show` could make no series of both.
+        """
         if last is None:
             return
         if (differing := series_difference(last, asked)) is not None:
-            yield (
-                "series",
-                f"{last.release_id} was published with {differing}, so `show` makes no series of it and this period. "
-                "Give a changed report another name and folder",
-            )
-        elif (change := series_change(last, asked)) is not None:
+            rule = f"has {verbatim(last.release_id)}, which was published with {differing}: that is another series"
+            raise InvalidArgument("output", rule, "give a changed report another name and folder")
+        if (change := series_change(last, asked)) is not None:
             old, new = (each.privacy and each.privacy.of_all_windows and each.privacy.windows for each in (last, asked))
             signed = f", and states the promise for {new} windows, also of what was signed for {old}"
             more = signed if old and new and old != new else ""

@@ -125,6 +125,7 @@ class PublishedReport:
             rankings whose manifests are lost, of which nothing is known.
         rankings_of_a_user: how many rankings one user may have changed in all; None where that is not known.
         parts: the manifests of a series, with those of rankings that were corrected.
+        charged: how much else of it the numbers count that a ledger has charged; None where no ledger was asked.
     """
 
     rows: Rows
@@ -135,6 +136,7 @@ class PublishedReport:
     lost: Mapping[str, Collection[Window]] = field(default_factory=dict)
     rankings_of_a_user: int | None = None
     parts: Sequence[Manifest] = ()
+    charged: int | None = None
 
     @property
     def _grouped(self) -> bool:

@@ -50,10 +50,14 @@ def in_words(report: PublishedReport) -> list[str]:
     sentences = [f"{_change(privacy, reach)} {_bound(privacy)}", who_counts(manifest)]
     sentences += corrections_of(report)
     sentences += not_counted(report)
+    if report.charged:
+        more = "one more publication" if report.charged == 1 else f"{report.charged:,} more publications"
+        sentences.append(f"These numbers also count {more} that a ledger has charged, of which no manifest is here.")
     if everything := manifest.all_windows:
+        several = "windows" if report.charged else f"of the {windows} windows"
         sentences.append(
-            f"For a person who is active in several of the {windows} windows, the budgets add up: a person in all of "
-            f"them is protected by {in_numbers(everything)}."
+            f"For a person who is active in several {several}, the budgets add up: a person in all of them is "
+            f"protected by {in_numbers(everything)}."
         )
     sentences += weak_promise(privacy)
     if manifest.delta_of_a_shared_hash:
@@ -89,26 +93,35 @@ def not_counted(report: PublishedReport) -> list[str]:
     """What the numbers of a promise may leave out, since it is not shown or lost."""
     manifest = report.manifest
     privacy = None if manifest is None else manifest.privacy
-    sentences = []
-    if manifest and privacy and privacy.of_all_windows and len(manifest.bounds()) < (privacy.windows or 1):
+    if manifest is None or privacy is None:
+        return what_is_lost(report)
+    sentences, several = [], privacy.of_all_windows
+    correction = f"a correction that is {'not shown' if report.charged is None else 'still to come'}"
+    if several and len(manifest.bounds()) < (privacy.windows or 1):
         sentences.append(
             f"All that is shown here counts, and each other one of the {privacy.windows} windows once, asked as the "
-            "newest here: a correction that is not shown adds to these numbers, and so does a larger budget."
+            f"newest here: {correction} adds to these numbers, and so does a larger budget."
         )
-    declared = [each.privacy.windows or 1 for each in report.parts if each.privacy]
-    if manifest and privacy and privacy.of_all_windows and len(manifest.bounds()) > max(declared, default=10**9):
+    elif several and len(manifest.bounds()) > max(
+        (each.privacy.windows or 1 for each in report.parts if each.privacy), default=10**9
+    ):
         sentences.append(
             "These are more windows than one horizon has: all that is shown here counts, and each window that is still "
-            "to come adds to these numbers."
+            f"to come adds to these numbers, and so does {correction}."
         )
+    elif manifest.to_date is None and any("/" in str(each.release_id) for each in report.parts):  # of a report file
+        sentences.append(f"All that is shown here counts: {correction} adds to these numbers.")
     return sentences + what_is_lost(report)
 
 
 def what_is_lost(report: PublishedReport) -> list[str]:
     """Which manifests have no ranking beside them, and which rankings no manifest."""
+    unknown = "its cost may be missing from these numbers"
+    if report.charged:
+        unknown = "counts in these numbers only as the ledger has charged it"
     told = (
         ("ranking", "counts in these numbers."),
-        ("manifest", "its cost may be missing from these numbers. Bring the manifest back from a copy."),
+        ("manifest", f"{unknown}. Bring the manifest back from a copy."),
     )
     sentences = []
     for lost, cost in told:

@@ -508,3 +508,24 @@ def test_another_horizon_in_mid_series_is_told(folder: Path, capsys: pytest.Capt
     assert report(folder, *SECOND, "--dry-run") == 0
     signed = "states the promise for 2 windows, also of what was signed for 1\n"
     assert signed in capsys.readouterr().out
+
+
+def test_what_may_be_drawn_a_second_time_is_told_where_no_ledger_knows_it(
+    folder: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """A period older than a published one of which nothing is left. With a ledger its charge tells."""
+    (folder / "weekly.yaml").write_text(CHARGED.partition("ledger:")[0])
+    said = "2026-01-12 to 2026-01-19 is published, so this one may have been too: bring its files back from a copy"
+
+    def told(*words: str) -> str:
+        capsys.readouterr()
+        assert report(folder, *words) == 0
+        return "".join(capsys.readouterr())
+
+    assert said not in told(*FIRST) + told(*SECOND) + told(*SECOND, "--dry-run")
+    lost = [*(folder / "out").glob("weekly-2026-01-05*")]
+    lost[0].unlink()
+    assert said not in told(*FIRST, "--dry-run"), "the other one knows"
+    lost[1].unlink()
+    assert said in told("--missed") and said in told(*FIRST, "--dry-run") and said in told(*FIRST)
+    assert said not in told(*FIRST), "it is there"

@@ -260,9 +260,47 @@ def test_a_changed_report_is_told_what_it_does_to_its_series(folder: Path, capsy
     )
     assert page.count('class="mark"') == 1 and "<title>From 2026-01-12: k 3 (now 2)</title>" in page
     assert "series" not in told(2, "--dry-run")
-    without_ledger = CHARGED.partition("ledger:")[0].replace("epsilon: 1", "epsilon: 1\n  neighbours: replace-one")
-    (folder / "weekly.yaml").write_text(without_ledger)
-    assert "so `show` makes no series of it" in told(2, "--dry-run")
+
+
+GROUPS = ("budget:", "groups:\n  column: kind\n  file: kinds.txt\nbudget:")
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "said"),
+    [
+        (("", ""), ("epsilon: 1", "epsilon: 1\n  neighbours: replace-one"), "neighbours add-remove (now replace-one)"),
+        (("", ""), GROUPS, "no group column (now group)"),
+        (GROUPS, ("", ""), "group column group (now none)"),
+        (
+            ("", ""),
+            ("  input: rows", "  item_column: [item, kind]\n  input: rows"),
+            "item column item (now item, kind)",
+        ),
+    ],
+)
+def test_what_show_could_not_draw_as_one_series_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture, was: tuple[str, str], now: tuple[str, str], said: str
+) -> None:
+    """Published it would stay unshown for good. With no ledger, which would refuse other neighbours by itself."""
+    header, *rows = (folder / "rows.csv").read_text().splitlines()
+    (folder / "rows.csv").write_text("\n".join([f"{header},kind", *(f"{row},a" for row in rows)]) + "\n")
+    (folder / "pairs.csv").write_text("".join(["item,kind\n", *(f"item {n},a\n" for n in range(10))]))
+    (folder / "kinds.txt").write_text("a\n")
+
+    def write(old: str, new: str) -> None:
+        text = CHARGED.partition("ledger:")[0]
+        text = text.replace(old, new) if old else text
+        (folder / "weekly.yaml").write_text(text.replace("items.txt", "pairs.csv") if "item_column" in text else text)
+
+    write(*was)
+    assert report(folder, "--window-end", "2026-01-12") == 0
+    write(*now)
+    for words in (["--dry-run"], *(["--window-end", "2026-01-19", *more] for more in (["--dry-run"], []))):
+        capsys.readouterr()
+        assert report(folder, *words) == 2
+        assert f"was published with {said}: that is another series: give a changed" in capsys.readouterr().err
+    write(*was)
+    assert report(folder, "--window-end", "2026-01-19") == main(["show", str(folder / "out")]) == 0
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,8 @@ def series_of(published: Iterable[Manifest], also: Iterable[Entry] = ()) -> Mani
     names = {each.name for each in msgspec.structs.fields(Manifest)} - asked
     differing = {name for name in names if any(getattr(each, name) != getattr(first, name) for each in manifests)}
     facts: dict[str, Any] = dict.fromkeys(differing) | {"windows": windows}
-    if first.private and len({_facts(cost_of_a_window(each)) for each in manifests}) == 1:  # but for last bits
+    costs = [*map(cost_of_a_window, manifests if first.private else ()), *(each.cost for each in also)]
+    if len({_facts(cost) for cost in costs}) == 1:  # but for last bits
         facts["zcdp_of_a_window"] = first.zcdp_of_a_window
     shown = {each.release_id for each in manifests}
     by_key: dict[str | None, float] = {}

@@ -328,7 +328,8 @@ class ScheduledReport(Periods):
         yield (
             "horizon",
             f"{left:,} of {horizon:,} periods remain{'' if number is None else ' after this run'} and need "
-            f"{float(used(left) - used(0)):.1%} of the budget; {max(1 - float(used(0)), 0):.1%} will be left, so {fit}",
+            f"{float(used(left) - used(0)):.1%} of the budget; {max(1 - float(used(0)), 0):.1%} is left for them, "
+            f"so {fit}",
             fitting < left,
         )
 

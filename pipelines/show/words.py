@@ -46,7 +46,7 @@ def in_words(report: PublishedReport) -> list[str]:
     if manifest.privacy is None:
         return []
     privacy, windows = manifest.privacy, len(manifest.bounds())
-    reach = _reach(privacy, windows) if manifest.to_date is None else "in the whole period"
+    reach = _reach(privacy, manifest) if manifest.to_date is None else "in the whole period"
     sentences = [f"{_change(privacy, reach)} {_bound(privacy)}", who_counts(manifest)]
     sentences += corrections_of(report)
     sentences += not_counted(report)
@@ -137,10 +137,10 @@ def in_numbers(budget: BudgetFacts) -> str:
     return f"epsilon {number(budget.epsilon)}{delta}"
 
 
-def _reach(privacy: PrivacyFacts, windows: int) -> str:
+def _reach(privacy: PrivacyFacts, manifest: Manifest) -> str:
     if privacy.of_all_windows:
         return f"in all {privacy.windows} windows together"
-    return "in the data" if windows <= 1 else "within one window"
+    return "within one window" if any(window.start is not None for window in manifest.windows) else "in the data"
 
 
 def _change(privacy: PrivacyFacts, reach: str) -> str:

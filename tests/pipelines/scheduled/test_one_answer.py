@@ -236,8 +236,8 @@ def test_a_file_that_is_checked_is_told_what_its_ledger_says(folder: Path, capsy
 
     said = checked()
     assert "ledger   dataset heard, periods charged: 1; the next one fits; 50.0% of the budget would be used\n" in said
-    assert "horizon  3 of 4 periods remain and need 75.0% of the budget; 75.0% will be left, so they fit\n" in said
-    fit = "need 112.5% of the budget; 75.0% will be left, so 2 of them fit and 1 will be refused\n"
+    assert "horizon  3 of 4 periods remain and need 75.0% of the budget; 75.0% is left for them, so they fit\n" in said
+    fit = "need 112.5% of the budget; 75.0% is left for them, so 2 of them fit and 1 will be refused\n"
     assert f"horizon  3 of 4 periods remain and {fit}" in checked("epsilon: 2", "epsilon: 3")
     said = checked("first: 2026-01-05", "first: 2026-01-12")
     assert "periods charged: 0;" in said and "horizon  4 of 4 periods remain and need 100.0% of the budget;" in said

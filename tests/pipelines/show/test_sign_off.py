@@ -369,6 +369,7 @@ def test_a_series_whose_windows_have_budgets_of_their_own_may_go_on_for_ever() -
         published(f"days/{number}.csv", question)
     said = " ".join(command("show", "days").out.split())
     assert "rows of any one person within one window had been missing" in said and "is protected by epsilon 2." in said
+    assert "any one person within one window had" in " ".join(command("show", "days/5.csv").out.split())
 
 
 def test_a_series_that_was_asked_otherwise_before_is_signed_for_with_all_that_it_cost() -> None:

@@ -64,11 +64,17 @@ class Files(Source):
     @cached_property
     def originals(self) -> tuple[Original, ...]:
         """The files as they are at the launch, sorted by path. Raises InvalidArgument if there are none, or if one is
-        part of a table. One of 0 bytes has no rows, whatever its name: warehouses leave such ones beside their data.
+        part of a table, or there under two names. One of 0 bytes has no rows, whatever its name: warehouses leave such
+        ones beside their data.
         """
+        names: dict[object, str] = {}
         with of_field("input"):
             files = match(self.uri)
             refuse_tables(files)
+            for file in files:
+                if (other := names.setdefault(same_file(file.path), file.path)) != file.path:
+                    rule = f"{file.path} and {other} are one file, so its rows would count twice"
+                    raise InvalidArgument("input", verbatim(rule), "give a pattern without the link")
             return tuple(each for each in map(Original.of, files) if each.file.size)
 
     @property

@@ -371,6 +371,7 @@ def test_the_same_files_by_one_pattern_or_by_several_are_one_release(tmp_path: P
 REFUSED = {
     "a file of two inputs": (["a.csv", "./*.csv"], "./*.csv has ./a.csv, as a.csv has, so its rows would count twice"),
     "the same input twice": (["a.csv", "a.csv"], "so its rows would count twice"),
+    "a link beside its file": (["linked/*"], "linked/b.csv and linked/a.csv are one file, so"),
     "one that is not there": (["a.csv", "none.csv"], "--input none.csv matches no file"),
     "one that lacks the column": (["a.csv", "lacks.csv"], "--user-column 'user' is no column of lacks.csv"),
     "the second of two mistakes": (
@@ -391,6 +392,8 @@ def test_a_refusal_names_the_input(tmp_path: Path, why: str) -> None:
     write(tmp_path / "lacks.csv", "who,item,time\nu,plain,2026-01-05\n")
     write(tmp_path / "odd.csv", "user,what,time\nu,plain,2026-01-05\n")
     pq.write_table(pa.table({"user": ["u"], "item": ["plain"], "time": [5]}), tmp_path / "numbers.parquet")
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "b.csv").symlink_to(write(tmp_path / "linked" / "a.csv", "user,item,time\n"))
     (tmp_path / "mixed").mkdir()
     write(tmp_path / "mixed" / "a.jsonl", PLAYS)
     write(tmp_path / "mixed" / "notes.pdf", "not rows")

@@ -61,8 +61,8 @@ def check_names(
         there = [name for name in columns.names() if name not in missing]
         among = f", {', '.join(there)} among them" if there else ""
         rule = (
-            f"{name!r} is no column of {where}, whose first line has {len(known)} values{among}, and is shown on "
-            "a terminal alone"
+            f"{name!r} is no column of {where}, whose first line has {len(known)} values{among} (only a "
+            "terminal shows it)"
         )
         remedy = f"give {_and(named.values())} as the line has it"
     else:

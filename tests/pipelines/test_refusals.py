@@ -451,7 +451,7 @@ def test_a_first_line_that_may_be_a_row_is_shown_on_a_terminal_alone(place: Path
     rows = ["--input=bare.csv", *IN_WEEKS]
     for more in ([], ["--csv-quoted-newlines"], ["--show-dropped-rows"]):
         said = run_refused(place, *rows, *more)
-        assert f"of bare.csv, whose first line has 3 values{among}, and is shown on a terminal alone: " in said
+        assert f"of bare.csv, whose first line has 3 values{among} (only a terminal shows it): " in said
         assert f": give {options} as the line has it{HINT}" in said
         assert not any(value in said for value in set(line.split(",")) - {*there})
     assert f"it has {', '.join(sorted(line.split(',')))}: give" in run_refused(place, *rows, terminal=True)

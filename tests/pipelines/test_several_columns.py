@@ -396,7 +396,7 @@ def test_the_order_of_columns_is_part_of_the_question() -> None:
     unlike = ran(**books, item_column="title,country", output="swapped.jsonl", release_id="s")
     assert list(unlike[0])[3:5] == ["title", "country"]
     series = command("show", "out.jsonl", "swapped.jsonl")
-    assert series.status == 2 and "other columns" in series.err
+    assert series.status == 2 and "item column country, title (now title, country)" in series.err
 
 
 def test_found_rankings_are_lists_of_the_same_columns() -> None:

@@ -39,7 +39,7 @@ def dry_run(
 
     Args:
         published: gives the manifests of what is published of the same series, which the promise counts.
-        too: gives what a ledger has charged of it besides, which it counts as well.
+        too: gives what a ledger has charged of it besides, or of this run before, which it counts as well.
 
     Raises:
         InvalidArgument: the report would be refused.
@@ -106,15 +106,18 @@ def _privacy(report: Report, published: Iterable[Manifest], too: Iterable[Entry]
         return "none: this ranking is for a test"
     bounds = [(None, None)] if period is None else [(each.start, each.end) for each in period.windows()]
     windows = tuple(Window(start=start, end=end, returned=0) for start, end in bounds)
+    published, too = list(published), list(too)
+    again = manifest.release_id in {each.release_id for each in published} | {each.release_id for each in too}
+    too = [each for each in too if each.release_id != manifest.release_id]
     others = [
         each
         for each in published
         if each.release_id != manifest.release_id and series_difference(each, manifest) is None
     ]
-    too = list(too)
     series = series_of([*others, msgspec.structs.replace(manifest, windows=windows)], too)
     before = series_of(others, too).privacy if others else series.privacy
-    without = f", and {in_numbers(before)} without this run" if before and _more(series.privacy, before) else ""
+    rises = before if before and not again and _more(series.privacy, before) else None
+    without = f", and {in_numbers(rises)} without this run" if rises else ""
     declared = report.corrects and series.privacy and series.privacy.epsilon == manifest.privacy.epsilon
     room = ", the declared total, of which this correction takes a part too" if declared else ""
     share, whose = manifest.privacy.share_of_a_window, "each" if series.zcdp_of_a_window else "in this run"

@@ -10,6 +10,7 @@ from typing import Any
 
 from private_topk.pipelines.files import names_in
 from private_topk.pipelines.options import Options, names_a_file
+from private_topk.pipelines.release.manifest import MANIFEST
 from private_topk.pipelines.scheduled.file import OF_SCHEDULE, REMEMBER, Scheduled
 from private_topk.pipelines.scheduled.schedule import Schedule
 from private_topk.transforms.errors import InvalidArgument
@@ -180,14 +181,14 @@ def corrected_place(output: str, correction: str) -> str:
 
 
 def corrections_beside(output: str) -> list[str]:
-    """The names of the corrections that lie beside a place."""
+    """The names of the corrections that lie beside a place, also where a ranking is lost and its manifest is there."""
     if output.startswith(_APPENDED):
         return []
     before, _, after = corrected_place(output, "\0").partition("\0")
     folder, slash, start = before.rpartition("/")
-    after = after.removesuffix("/")
-    names = (name for name in names_in(folder + slash or ".") if name.startswith(start) and name.endswith(after))
-    return sorted(name.removeprefix(start).removesuffix(after) for name in names)
+    ends = ("",) if after == "/" else (after, MANIFEST)
+    names = [name for name in names_in(folder + slash or ".") if name.startswith(start)]
+    return sorted({name[len(start) : -len(end) or None] for name in names for end in ends if name.endswith(end)})
 
 
 def now() -> datetime:

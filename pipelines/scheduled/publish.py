@@ -147,8 +147,9 @@ class ScheduledReport(Periods):
         with self._pointing():
             published = cache(lambda: tuple(self._published()))
             too = cache(lambda: charged_too(self._charges(), (*published(), report.manifest)))
+            own = cache(lambda: self._charges_of(self.release_id(number)))
             try:
-                facts = [*dry_run(report, launch, published, too)]
+                facts = [*dry_run(report, launch, published, lambda: (*too(), *own()))]
             except InvalidArgument as error:  # what is published stays, whatever would be asked now
                 if self._correction is not None or not self.published(number):
                     raise
@@ -210,7 +211,7 @@ class ScheduledReport(Periods):
             for first in {_corrected_by(each.release_id) for each in corrections}
             for place in self._places_of_publications(firsts[first])
         )
-        there = {place.release for place in places if place.pair.manifest is not None}
+        there = {place.release for place in places if place.windows and place.pair.manifest is not None}
         return [each for each in corrections if each.release_id not in there]
 
     def tell_lost(self, coming: str = "") -> None:
@@ -482,7 +483,12 @@ class ScheduledReport(Periods):
                 corrected = self._correction is None and any(
                     each.windows for each in self._places_of_publications(number) if each.release != name
                 )
-                return corrected and self.is_of_another_key(number)
+                if not (corrected and self.is_of_another_key(number)):
+                    return False
+                told = "is lost, and its correction stands for it: bring it back from a copy, or call this period with"
+                for each in found:
+                    self._tell_once(f"{self.name}: {each.path} {told} the key of that time")
+                return True
             manifests = list(self._manifests(number, found))
             return self._noted(name, {None if each is None else each.key_id for each in manifests})
 

@@ -407,6 +407,10 @@ def test_a_correction_is_judged_by_what_it_corrects_and_says_what_it_asks_otherw
     assert "weekly-2026-01-05.correction-again.csv" in told("--window-end", "2026-01-26")["recall"]
     assert report(folder, *FIRST, "--correction", "third") == 0
     assert changed in capsys.readouterr().err
+    assert "without this run" not in told(*FIRST, "--correction", "third")["privacy"], "it has run"
+    whole = told(*FIRST, "--correction", "fourth")["privacy"]
+    (folder / "out" / "weekly-2026-01-05.correction-third.csv").unlink()
+    assert told(*FIRST, "--correction", "fourth")["privacy"] == whole, "its manifest is there"
 
 
 @pytest.mark.parametrize("name", ["peeling", "gaussian"])
@@ -476,7 +480,8 @@ def test_what_another_key_has_published_is_not_drawn_again_though_all_of_it_is_l
     assert report(folder, *SECOND, "--dry-run") == 0
     assert capsys.readouterr().out.endswith("published before: nothing to do\n")
     assert report(folder, "--missed", "--until", "2026-01-19") == 0, "the correction stands for what it corrects"
-    assert "nothing was missed" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "nothing was missed" in said.out and f"{RANKING} is lost, and its correction stands for it" in said.err
     shown = command("show", str(folder / "out"), "--sign-off", "--ledger", f"sqlite:///{folder}/budget.db")
     assert shown.status == 0 and "3 charges have spent" in " ".join(shown.out.split()), shown.err
 

@@ -121,10 +121,10 @@ def test_a_header_alone_is_a_file_without_rows_with_a_line_end_or_without(tmp_pa
         (b"user,item\rsecret,b\r", "must start with a line of column names, in UTF-8, that ends with a line feed"),
         (b"user,item\r", "must start with a line of column names"),
         (b"\n\xef\xbb\xbfuser,item\n", r"'user' is no column of .*rows.csv, whose first line has 2 values, item among"),
-        (b"alice,secret\nb,y\n", r"first line has 2 values, and is .*: give user_column and item_column as the line"),
+        (b"alice,secret\nb,y\n", r"2 values .only a terminal shows it.: give user_column and item_column as the line"),
         (b"user;item\nsecret;y\n", "its first line is one name, with semicolons in it: give csv_delimiter ';'$"),
         (b"user\titem\nsecret\ty\n", "one name, with tabs in it: give csv_delimiter '.t', or name it .tsv$"),
-        (b"alice,item\nb,y\n", r"first line has 2 values, item among them, .*: give user_column as the line has it"),
+        (b"alice,item\nb,y\n", r"first line has 2 values, item among them .*: give user_column as the line has it"),
         (b"user,item,user\na,b,c\n", "it has 2 columns of that name: give each a name of its own$"),
         (b"user;item\na;b\n", "its first line is one name"),
         ("user,item\nsecret,b\n".encode("utf-16"), "is a CSV file in UTF-16, .* UTF-8: give csv_encoding utf-16$"),
@@ -134,7 +134,7 @@ def test_a_header_alone_is_a_file_without_rows_with_a_line_end_or_without(tmp_pa
             for name in ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
         ),
         (b"caf\xe9,item\nsecret,b\n", "in UTF-8, .*: csv_encoding names another encoding$"),
-        (b"Obj\x01\x04\x14avro.codec\x08null\x16avro.schema", "in UTF-8|on a terminal alone"),
+        (b"Obj\x01\x04\x14avro.codec\x08null\x16avro.schema", "in UTF-8|only a terminal shows it"),
     ],
 )
 def test_foreign_files_are_refused_without_showing_them(tmp_path: Path, content: bytes, message: str) -> None:

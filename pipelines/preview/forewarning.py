@@ -51,7 +51,7 @@ def forewarned(
         InvalidArgument: `like` is no shape and no ranking, or does not apply.
 
     Cost: 100 draws over a histogram, a tenth of a second for most mechanisms, for each group, and for some of more than
-    100; nothing where nothing is known.
+    100; a tenth of a second where nothing is known, for what a delta would do.
     """
     top_k, mechanism = question.top_k, question.top_k.mechanism
     groups = 1 if top_k.groups is None else top_k.groups.size

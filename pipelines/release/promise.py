@@ -70,7 +70,7 @@ def promised(
         declared = msgspec.structs.replace(stated, epsilon=max(stated.epsilon, least))
     if unit == "user" or everything.number == 1:
         return declared, None
-    return declared, _budget(*over_windows(most("user", charges), delta))
+    return declared, _budget(*over_windows(most("user", charges), delta, added=not by_rho))
 
 
 def _by_release(published: Iterable[tuple[Manifest, Windows]]) -> list[tuple[Manifest, Windows]]:

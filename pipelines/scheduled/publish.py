@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import starmap
 
 from private_topk.pipelines.budget.accounting import ADOPTED, Entry, budget_usage, heaviest
@@ -147,7 +147,7 @@ class ScheduledReport(Periods):
         with self._pointing():
             published = cache(lambda: tuple(self._published()))
             too = cache(lambda: charged_too(self._charges(), (*published(), report.manifest)))
-            own = cache(lambda: self._charges_of(self.release_id(number)))
+            own = partial(self._charges_of, self.release_id(number))
             try:
                 facts = [*dry_run(report, launch, published, lambda: (*too(), *own()))]
             except InvalidArgument as error:  # what is published stays, whatever would be asked now
@@ -184,12 +184,15 @@ class ScheduledReport(Periods):
         with self._pointing():
             if self._places(self, number):
                 return
-            later = (each for each in range(number + 1, self.schedule.ended(now())) if self._places(self, each))
-            if (found := next(later, None)) is not None:
-                told = (
-                    f"{self.words(found)} is published, so this one may have been too: bring its files back from a copy"
-                )
-                yield f"{told}. Another question, input or key draws a second answer, which costs again"
+            if (newest := self._newest) is not None and newest > number:
+                told = f"{self.words(newest)} is published, so this one may have been too"
+                more = "Another question, input or key draws a second answer, which costs again"
+                yield f"{told}: bring its files back from a copy. {more}"
+
+    @cached_property
+    def _newest(self) -> int | None:
+        """The last period of which something is there: looked for once, since many may be missed."""
+        return next((each for each in reversed(range(self.schedule.ended(now()))) if self._places(self, each)), None)
 
     def _published(self) -> Iterator[Manifest]:
         """The manifests of what is published of all periods that are over."""

@@ -98,17 +98,7 @@ def test_noise_can_be_refused_before_the_charge(folder: Path) -> None:
     ledger = {"ledger": "sqlite:///b.db", "dataset": "d", "release_key": "file:key", "release_id": "r"}
     write(folder / "key", "a key of enough bytes")
     assert command("budget", "create", "--ledger=sqlite:///b.db", "--dataset=d", "--epsilon=100").status == 0
-    asked = {
-        "input": "rows.csv",
-        "domain": "items.txt",
-        "mechanism": "joint",
-        "k": 10,
-        "epsilon": 0.01,
-        "output": "out.avro",
-        "like": SHAPE,
-        "on_noise": "refuse",
-        **ledger,
-    }
+    asked = {**ASKED, "like": SHAPE, "on_noise": "refuse", **ledger}
     for more in ([], ["--dry-run"]):
         done = command("run", *options(**asked), *more)
         assert done.status == 2 and "--on-noise refuses what is close to noise" in done.err

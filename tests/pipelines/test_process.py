@@ -21,6 +21,8 @@ from tests.pipelines.support import command, write
 
 COMMAND = """
 import os, signal, sys, time
+
+signal.signal({sent}, signal.{heard})
 from private_topk.pipelines.cli.output import exit_process, run_command
 from private_topk.pipelines.process import RunFailed, check_signals, install_signal_handlers
 
@@ -189,9 +191,10 @@ def test_a_signal_while_arrow_looks_for_modules_is_not_lost(tmp_path: Path) -> N
 def run(body: str, sent: signal.Signals, ignored: bool = False) -> subprocess.CompletedProcess[str]:
     """A command of its own that is sent a signal, which a test runner's workers may have ignored."""
     indented = "\n".join(f"    {line}" for line in body.strip().splitlines())
-    code = COMMAND.format(body=indented, sent=f"signal.Signals({sent.value})")
-    hearing = {"preexec_fn": lambda: signal.signal(sent, signal.SIG_IGN if ignored else signal.SIG_DFL)}
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, **hearing)
+    heard = "SIG_IGN" if ignored else "SIG_DFL"
+    # Not before the child begins: a fork that runs Python there is one of gRPC's threads too, which may abort it.
+    code = COMMAND.format(body=indented, sent=f"signal.Signals({sent.value})", heard=heard)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
 
 
 def told(text: str) -> list[tuple[str, str]]:

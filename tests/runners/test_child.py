@@ -134,7 +134,6 @@ def launched(runner: str, folder: Path, request: pytest.FixtureRequest) -> subpr
             stderr=log,
             env={**os.environ, MARK: str(folder)},
             start_new_session=True,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # workers of a test runner ignore it
         )
     word = {"prism": "--job_port", "flink": "-jar"}[runner]
     try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -137,6 +137,7 @@ class DataQuality:
         days: rows inside, by day since 1970 UTC.
         groups: rows that would be ranked, by declared group.
         overall: those of no declared group, which count in the ranking of all rows alone; None where there is none.
+        copies: files of which a row counts and that hold the same bytes.
     """
 
     rows: Counter[str] = field(default_factory=Counter)
@@ -150,6 +151,7 @@ class DataQuality:
     days: Counter[int] = field(default_factory=Counter)
     groups: dict[str, int] = field(default_factory=dict)
     overall: int | None = None
+    copies: list[list[str]] = field(default_factory=list)
     period: Period | None = None
 
     @property
@@ -204,6 +206,8 @@ class DataQuality:
             for reason in dict.fromkeys(lost.values()) if len(lost) < len(files) else ():
                 paths = [path for path, its in lost.items() if its == reason]
                 yield f"  of {len(paths):,} of {len(files):,} files of {uri} no row counts ({reason}): {_named(paths)}"
+        for paths in self.copies:
+            yield f"  {_named(paths)} hold the same bytes: each of their rows is there {len(paths):,} times"
 
     def _inputs(self, exact: bool) -> Iterator[str]:
         for uri, total in self.rows.items():
@@ -284,7 +288,22 @@ def data_quality_of(report: Report) -> DataQuality:
             look.files[part.uri] = {file.path: Counter({_NO_ROWS: 0}) for file in match(part.uri)}
         for rows in there:
             _add(look, rows, columns, report.question.top_k, spelled, part.uri)
+    look.copies = list(_copies(look, [part for part in report.source.parts() if isinstance(part, Files)]))
     return look
+
+
+def _copies(look: DataQuality, parts: list[Files]) -> Iterator[list[str]]:
+    alike = defaultdict(list)
+    for part in parts:
+        for each in part.originals:
+            if look.files[part.uri][each.file.path][_KEPT]:
+                alike[each.file.size].append(each)
+    for files in alike.values():
+        same = defaultdict(list)
+        for each in files if len(files) > 1 else ():
+            each.identify()
+            same[each.content].append(each.file.path)
+        yield from (paths for paths in same.values() if len(paths) > 1)
 
 
 def _add(

@@ -128,6 +128,7 @@ def _module(path: Path) -> str:
             "apache_beam sqlalchemy matplotlib dp_accounting",
         ),
         ("pipelines.preview import preview, Reaches", "apache_beam sqlalchemy matplotlib"),
+        ("pipelines.cli import console", "apache_beam numpy polars pyarrow"),
     ],
 )
 def test_it_loads_without_libraries_that_only_others_need(names: str, libraries: str) -> None:

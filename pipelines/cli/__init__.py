@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     try:  # the format of stderr applies from the first line on
         given, words = Parser(add_help=False).read(list(sys.argv[1:] if argv is None else argv))
-    except InvalidArgument as error:
+    except (InvalidArgument, KeyboardInterrupt) as error:
         return report_error(error)
     with as_json() if getattr(given, "log_format", "text") == "json" else nullcontext():
         return run_command(lambda: _dispatch(words))

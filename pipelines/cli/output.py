@@ -28,8 +28,6 @@ from private_topk.pipelines.process import (
     reset_signal_handlers,
 )
 from private_topk.transforms.errors import IncompleteDataError, InvalidArgument, printable, reason_in
-from private_topk.transforms.stated import stated
-from private_topk.transforms.windows import utc_text
 
 DONE, FAILED, NOT_YET = 0, 1, 3
 _OF_A_SIGNAL = 128
@@ -170,6 +168,9 @@ def print_json(document: object) -> None:
 
 
 def _plain(value: object) -> Any:  # noqa: ANN401 - what JSON has
+    from private_topk.transforms.stated import stated
+    from private_topk.transforms.windows import utc_text  # loads numpy
+
     if isinstance(value, datetime):
         return utc_text(value)
     if isinstance(value, Fraction):

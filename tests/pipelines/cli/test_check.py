@@ -339,6 +339,17 @@ class TestTheOperatorsLook:
         told = checked("--show-dropped-rows", rows="*.csv").err
         assert "  of 1 of 2 files of *.csv no row counts (no rows): none.csv\n" in told, told
 
+    def test_copies_of_a_file(self, folder: Path) -> None:
+        """In one input or in several; files without a row that counts are none."""
+        (folder / "logs").mkdir()
+        for name in ("a", "b", "logs/c"):
+            write(folder / f"{name}.csv", rows_of())
+            write(folder / f"{name}-none.csv", "user,item,time\n")
+        write(folder / "other.csv", rows_of(time=lambda time: time + 1))
+        told = checked("--input", "logs/*.csv", "--show-dropped-rows", rows="*.csv").err
+        assert "  a.csv, b.csv, logs/c.csv hold the same bytes: each of their rows is there 3 times\n" in told, told
+        assert told.count("the same bytes") == 1, told
+
     def test_files_of_an_input_none_of_whose_rows_counts(self, folder: Path) -> None:
         """Each by what became of most of its rows; where no row of the input counts, no file is named."""
         (folder / "logs").mkdir()

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, groupby
 
 _ERROR = 0.05
 
@@ -66,16 +66,17 @@ def blocks(counts: Sequence[float], gap: float) -> Iterator[tuple[int, int]]:
 def in_words(counts: Sequence[float], gap: float) -> str:
     """How sure the order is, in one sentence."""
     found = [(first + 1, last) for first, last in blocks(counts, gap)]
-    certain = [str(first) for first, last in found if first == last]
+    runs = [list(run) for alone, run in groupby(found, lambda block: block[0] == block[1]) if alone]
+    certain = [str(run[0][0]) if len(run) == 1 else f"{run[0][0]} to {run[-1][0]}" for run in runs]
     loose = [f"{first} to {last}" for first, last in found if first != last]
     if not certain and len(loose) == 1:
         return "The counts are too close, compared with their noise, to tell the true order of these items."
     if not loose:
         return "The order of these items is certain (95% confidence, from the noisy counts)."
-    one = len(certain) == 1
+    one = sum(map(len, runs)) == 1
     said = [f"{'rank' if one else 'ranks'} {_listed(certain)} {'is' if one else 'are'} certain"] if certain else []
     said.append(f"within ranks {_listed(loose)} no place is certain")
-    return f"{'; '.join(said).capitalize()} (95% confidence, from the noisy counts)."
+    return f"Among these items, {'; '.join(said)} (95% confidence, from the noisy counts)."
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -158,7 +158,7 @@ def test_two_counts_of_ten_are_apart_if_their_difference_is() -> None:
     noise = IndependentLaplace(Fraction(62, 3))
     assert noise.half_width(Fraction(95, 100)) == 62
     counts = [1407, 1235, *range(900, 100, -100)]
-    assert "Ranks 1 and 2 are certain" in in_words(counts, least_gap(noise.stddev(), 10))
+    assert "ranks 1 to 2 are certain" in in_words(counts, least_gap(noise.stddev(), 10))
 
 
 @pytest.mark.parametrize(
@@ -166,9 +166,10 @@ def test_two_counts_of_ten_are_apart_if_their_difference_is() -> None:
     [
         ([50, 30, 10], "The order of these items is certain (95% confidence, from the noisy counts)."),
         ([12, 11, 10], "The counts are too close, compared with their noise, to tell the true order of these items."),
-        ([50, 30, 12, 11, 10], "Ranks 1 and 2 are certain; within ranks 3 to 5 no place is certain (95%"),
-        ([50, 12, 11], "Rank 1 is certain; within ranks 2 to 3 no place is certain (95%"),
-        ([50, 49, 11, 10], "Within ranks 1 to 2 and 3 to 4 no place is certain (95%"),
+        ([50, 30, 12, 11, 10], "Among these items, ranks 1 to 2 are certain; within ranks 3 to 5 no place is certain"),
+        ([50, 12, 11], "Among these items, rank 1 is certain; within ranks 2 to 3 no place is certain (95%"),
+        ([50, 49, 11, 10], "Among these items, within ranks 1 to 2 and 3 to 4 no place is certain (95%"),
+        ([90, 50, 30, 12, 11, 0], "Among these items, ranks 1 to 3 and 6 are certain; within ranks 4 to 5 no place"),
         ([10, 50], "The counts are too close"),
         ([10, 50, 30], "The counts are too close"),
         ([50, 10, 48], "The counts are too close"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from private_topk.pipelines.progress import ALL_CLOSED
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.manifest import Manifest, PrivacyFacts, Window, series_difference
 from private_topk.pipelines.release.promise import series_of
@@ -55,7 +57,7 @@ def dry_run(
     yield "domain", question.top_k.domain.summary()
     if manifest.groups is not None:
         yield "groups", of_groups(manifest.groups)
-    yield "windows", _windows(question)
+    yield "windows", _windows(report)
     if question.reason is not None:
         yield "mechanism", f"{question.asked.mechanism.about.name} ({question.reason})"
     score, k = question.top_k.score, question.top_k.k
@@ -87,16 +89,16 @@ def _columns(source: Source, question: Question) -> str:
     return ", ".join(f"{role} from {names}" for role, names in named.items())
 
 
-def _windows(question: Question) -> str:
-    period = question.period
+def _windows(report: Report) -> str:
+    period = report.question.period
     if period is None:
         return "none: all rows are ranked together, whatever their time"
     first, last = period.window(0), period.window(len(period) - 1)
     ends = when(first.start, last.end, period.zone)
-    if len(period) == 1:
-        return f"one, {ends}"
     rest = when(first.end, last.end, period.zone).partition(" to ")[0]
-    return f"{len(period):,}, {ends}, the first to {rest}"
+    told = f"one, {ends}" if len(period) == 1 else f"{len(period):,}, {ends}, the first to {rest}"
+    over = report.source.closes_by_arrivals and period.closing[-1] < time.time() * 1e6
+    return f"{told}. {ALL_CLOSED}" if over else told
 
 
 def _privacy(report: Report, published: Iterable[Manifest], too: Iterable[Entry]) -> str:

@@ -34,6 +34,12 @@ _EVERY = 10.0
 _LAST_LOOKS = 10.0
 """Seconds after the end of a job within which its last rankings must become readable."""
 
+ALL_CLOSED = (
+    "All windows have closed: rows count only if they arrived before that. `private-topk run` ranks files that were "
+    "written later"
+)
+"""Of a stream whose horizon is over."""
+
 Say = Callable[[str], None]
 
 
@@ -123,6 +129,8 @@ class Announcer:
             are = "is" if len(left) == 1 else "are"
             comes = "closed" if self._live and self._closing[left[0]] < time.time() else "closes"
             clock = "" if self._live else " by the clock of the source"
+            if self._live and max(self._closing.values()) < time.time():
+                clock = f". {ALL_CLOSED}"
             self._say(
                 Line(
                     f"{len(left):,} of {total:,} windows {are} left; the next {comes} at {closes}{clock}",
@@ -181,11 +189,10 @@ def followed(
     following = sink.following(period, report.question.release)
     groups = report.question.top_k.groups
     published = _whole(following or live.newly_published, 1 if groups is None else groups.size)
-    is_present = getattr(report.source, "clock", "log") != "event"
     launch.answered.clear()  # a launch may be used again
     before, kept = published(), zip(period.windows(), lying_at(report) or (), strict=False)
     own = {window.label() for window, each in kept if each.windows}
-    announcer = Announcer(period, sink.uri, is_present, say or (lambda line: None), before, own)
+    announcer = Announcer(period, sink.uri, report.source.closes_by_arrivals, say or (lambda line: None), before, own)
     announcer.say_what_is_next()
 
     def announce_new() -> None:

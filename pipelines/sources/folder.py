@@ -36,7 +36,7 @@ from private_topk.pipelines.files import (
 from private_topk.pipelines.release.identity import not_in_fingerprint
 from private_topk.pipelines.release.input_record import Entry, InputRecord
 from private_topk.pipelines.sources.clock import Clock, StreamTracker, now_of
-from private_topk.pipelines.sources.columns import Columns, block_of
+from private_topk.pipelines.sources.columns import Columns, Rows, block_of
 from private_topk.pipelines.sources.formats import check_files, reader_of, rows_in
 from private_topk.pipelines.sources.source import BlockReader, DroppedRowsByReason, Source, horizon
 from private_topk.transforms.completeness import BlockChecksums, SentChecksums
@@ -95,6 +95,11 @@ class Folder(Source):
 
     def check_record(self, record: InputRecord) -> None:
         refuse_others(record, record.read(), arrived(self.uri))
+
+    def rows(self, period: Period | None) -> Iterator[Rows]:
+        with of_field("input"):
+            for file in arrived(self.uri):
+                yield from rows_in(file, self.columns)
 
     def read(self, period: Period | None) -> BlockReader:
         watching = _WatchDoFn(self.columns, Clock(self.clock, horizon(period)), self.poll.total_seconds())

@@ -68,6 +68,11 @@ class Source(ABC):
     def integer_items(self) -> bool:
         return False
 
+    @property
+    def closes_by_arrivals(self) -> bool:
+        """Whether windows close by when rows arrive, and not by the times in them."""
+        return not self.bounded and getattr(self, "clock", "log") == "log"
+
     def parts(self) -> Sequence[Source]:
         """The inputs that it is made of, each with columns of its own."""
         return (self,)

@@ -441,14 +441,16 @@ class TestTheOperatorsLook:
         ran = command(*words, "--quiet").err
         assert "amount not above zero 2, not in domain 1, not in groups 1" in ran, ran
 
-    def test_data_quality_of_a_range_is_told_and_of_a_stream_refused(self, folder: Path) -> None:
+    def test_data_quality_of_a_range_and_of_a_stream(self, folder: Path) -> None:
         spec = Question(TopK(1, Joint(1.0), RangeDomain(0, 10)), period=Period.of("2026-01-05", "2026-01-19"))
         columns = Columns(time="time", time_unit="s")
         write(folder / "numbers.csv", "user,item,time\na,5,2026-01-06\nb,12,2026-01-06\n")
         look = data_quality_of(Report(spec, source_of("numbers.csv", columns), sink_of("x.csv")))
         assert look.lost["not in domain"] == 1 and look.total == 2 and not look.spellings.total()
-        with refused("show_dropped_rows", "cannot look at rows/"):
-            data_quality_of(Report(spec, source_of("rows/*.csv", columns, True), sink_of("x/")))
+        watched = data_quality_of(Report(spec, source_of("num*.csv", columns, True), sink_of("x/")))
+        assert watched.lost == look.lost and watched.total == 2
+        with refused("show_dropped_rows", "cannot look at pubsub://"):
+            data_quality_of(Report(spec, source_of("pubsub://projects/p/subscriptions/s", columns, True), sink_of("x/")))
         assert list(DataQuality().lines())[1] == "  in the input: fewer than 100"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 
 from private_topk.pipelines.options import Options, names_a_file
@@ -25,11 +26,13 @@ from private_topk.pipelines.process import level
 from private_topk.pipelines.question import Question
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms.choice import NOISY_ORDERS, noise_told, reach_of
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.metric import USERS
 from private_topk.transforms.spec import TopK
 
 _DRAWS, _PLACES = 100, 4
 _DELTA = "1e-6"
+_COUNTS_DELTA = "--publish-counts-delta (budget.publish_counts_delta in a report)"
 _ESTIMATES = "--like users=1e5,rank1=4%,rank20=0.5% (preview.like in a report) estimates it"
 
 
@@ -93,19 +96,24 @@ def forewarned(
 
 
 def _with_delta(question: Question) -> str:
-    """How far counts would be moved with a delta, where none is given and it makes that less; nothing otherwise."""
+    """How far counts would be moved with a delta, where draws or noisy counts have none and it makes that less."""
     asked, k, size = question.asked, question.asked.k, question.asked.domain.size or None
-    own = reach_of(question.top_k.mechanism, k, size)
-    if own is None or question.held is not None or question.spare_delta or asked.mechanism.parameter("delta", 0):
+    own, counts = reach_of(question.top_k.mechanism, k, size), asked.publish_counts
+    if own is None or question.held is not None:
         return ""
+    what, offered = f"delta, such as {_DELTA}", {"delta": float(_DELTA)}
+    if question.spare_delta or asked.mechanism.parameter("delta", 0):
+        if question.privacy.windows == 1 or not isinstance(counts, CountBudget) or counts.delta:
+            return ""
+        question = replace(question, asked=replace(asked, publish_counts=replace(counts, delta=float(_DELTA))))
+        what, offered = f"{_COUNTS_DELTA}, such as {_DELTA}", {}
     names = NOISY_ORDERS if question.reason else (name_of_asked(question),)
-    others, _ = alternatives(question, names, delta=float(_DELTA))
+    others, _ = alternatives(question, names, **offered)
     reaches = {name: reach_of(other.top_k.mechanism, k, size) or own for name, other in others.items()}
     name = min(reaches, key=lambda each: reaches[each])
     if reaches[name] >= own:
         return ""
-    told = noise_told(reaches[name], None if asked.score == USERS else asked.score.unit)
-    return f". With a delta, such as {_DELTA}, {told} ({name})"
+    return f". With a {what}, {noise_told(reaches[name], None if asked.score == USERS else asked.score.unit)} ({name})"
 
 
 def _declared(question: Question, like: str, groups: int) -> ByGroup:

@@ -73,6 +73,7 @@ def test_the_ranking_that_stands_there_warns(folder: Path) -> None:
         ({}, True),
         ({"publish_counts": 1, "epsilon": 0.1}, True),
         ({"delta": 1e-9}, False),
+        ({"delta": 1e-9, "publish_counts": 1}, False),
         ({"mechanism": "joint"}, False),
         ({"mechanism": "oneshot"}, False),
         ({"k": 1}, False),
@@ -92,6 +93,18 @@ def test_a_delta_is_proposed_where_none_is_given_and_it_helps(
         given = run("--overwrite", **asked, delta=1e-6)
         name, noise = re.findall(r"mechanism: (\S+) \(.*: (nearly .*)\)", given)[0]
         assert all(f"With a delta, such as 1e-6, {noise} ({name})" in said for said in (known, unknown))
+
+
+def test_a_delta_of_the_counts_is_proposed_where_a_total_is_split(folder: Path) -> None:
+    """Without it draws and counts add up, though the draws alone would compose by their delta."""
+    write(folder / "rows.csv", [{"user": "ana", "item": ITEMS[0], "time": "2026-01-05"}])
+    weeks = {"window": "7d", "from": "2026-01-05", "to": "2026-02-02", "privacy_unit": "user"}
+    asked = {"mechanism": None, "delta": 1e-6, "publish_counts": 1, "epsilon": 1, **weeks}
+    said = command("run", *options(**ASKED | asked), "--dry-run").out
+    given = run("--overwrite", **asked, publish_counts_delta=1e-6)
+    noise = re.findall(r"mechanism: \S+ \(.*: (nearly .*)\)", given)[0]
+    assert "basic composition" in said
+    assert f"With a --publish-counts-delta (budget.publish_counts_delta in a report), such as 1e-6, {noise}" in said
 
 
 def test_noise_can_be_refused_before_the_charge(folder: Path) -> None:

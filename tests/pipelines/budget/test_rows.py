@@ -92,6 +92,8 @@ def test_gaussian_noise_is_charged_by_the_reading_that_uses_less(ledger: Ledger)
     assert ledger.charge(fresh).used == Fraction(4, 5)
     assert ledger.read("fresh").charges[0].cost == Cost(much.epsilon, much.delta)
     assert ledger.charge(fresh).outcome == "started", "recognised by what it asks, however it was read"
+    with pytest.raises(InvalidArgument, match="adding up epsilon: 0.5 spent . 0.6 asked = 1.1, over 1"):
+        ledger.charge(replace(fresh, release_id="d", cost=replace(much, epsilon=Fraction(3, 5))))
 
 
 @pytest.mark.parametrize(

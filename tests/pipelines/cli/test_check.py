@@ -450,7 +450,8 @@ class TestTheOperatorsLook:
         watched = data_quality_of(Report(spec, source_of("num*.csv", columns, True), sink_of("x/")))
         assert watched.lost == look.lost and watched.total == 2
         with refused("show_dropped_rows", "cannot look at pubsub://"):
-            data_quality_of(Report(spec, source_of("pubsub://projects/p/subscriptions/s", columns, True), sink_of("x/")))
+            live = source_of("pubsub://projects/p/subscriptions/s", columns, True)
+            data_quality_of(Report(spec, live, sink_of("x/")))
         assert list(DataQuality().lines())[1] == "  in the input: fewer than 100"
 
 

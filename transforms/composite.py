@@ -37,7 +37,8 @@ def names_of(field: str, role: str, given: object, what: str = "column") -> tupl
     """
     names = tuple(given) if isinstance(given, list | tuple) else (given,)
     if not names or not all(isinstance(name, str) and name for name in names):
-        raise InvalidArgument(field, f"must be the name of a {what}, got {kind_shown(given)}")
+        rule = f"must be the name of a {what}, got {kind_shown(given)}"
+        raise InvalidArgument(field, rule, "give its name as a text")
     if len(set(names)) < len(names):
         raise InvalidArgument(field, f"must name every {what} once")
     taken = [name for name in names if role and len(names) > 1 and name.lower() in _PUBLISHED - {role}]

@@ -118,7 +118,7 @@ def _privacy(question: Question) -> PrivacyFacts:
     }
     series = question.period is not None and question.period.to_date
     unit = SERIES if series and privacy.unit == "user-window" else UNITS[privacy.unit]
-    promise: dict[str, Any] = {"neighbours": parameters["neighbours"], "unit": unit}
+    promise: dict[str, Any] = {"neighbours": top_k.mechanism.parameter("neighbours", "add-remove"), "unit": unit}
     if privacy.total is None:
         return PrivacyFacts(**window, **promise, guarantee="approximate" if window["delta"] else "pure")
     pure = privacy.accounting == "basic" and not window["delta"]

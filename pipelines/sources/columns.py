@@ -71,7 +71,8 @@ class Columns:
                 names = names_of(f"{role}_column", "" if self.public else role, name)
                 object.__setattr__(self, role, names if len(names) > 1 else names[0])
             elif not (isinstance(name, str) and name):
-                raise InvalidArgument(f"{role}_column", f"must be the name of a column, got {kind_shown(name)}")
+                rule = f"must be the name of a column, got {kind_shown(name)}"
+                raise InvalidArgument(f"{role}_column", rule, "give its name as a text")
         others = {self.user, self.time, *self.of("item")}
         if self.value is not None and self.value in others:
             raise InvalidArgument(

@@ -221,8 +221,10 @@ def table_of(rows: Any, columns: Columns) -> pa.Table:  # noqa: ANN401 - whateve
         check_names(_TABLE, columns, _made(lambda: rows.collect_schema().names()))
         arrays = _made(lambda: _of_polars(rows, columns))
     elif hasattr(rows, "columns") and any(kind.__module__.partition(".")[0] == "pandas" for kind in type(rows).__mro__):
-        check_names(_TABLE, columns, rows.columns, hint="an index of pandas becomes columns by .reset_index()")
-        arrays = _made(lambda: {name: _of_pandas(rows[name], name in columns.labels()) for name in columns.names()})
+        names = list(map(str, rows.columns))  # those that are no texts, such as numbers, as a refusal lists them
+        check_names(_TABLE, columns, names, hint="an index of pandas becomes columns by .reset_index()")
+        places, labels = {name: names.index(name) for name in columns.names()}, columns.labels()
+        arrays = _made(lambda: {name: _of_pandas(rows.iloc[:, at], name in labels) for name, at in places.items()})
     else:
         table = _made(lambda: _handed_over(rows))
         check_names(_TABLE, columns, table.column_names)
@@ -231,8 +233,10 @@ def table_of(rows: Any, columns: Columns) -> pa.Table:  # noqa: ANN401 - whateve
         column = arrays[name]
         if not isinstance(column, _Texts):
             columns.check(role, name, column.type)
-        elif column.no_label:
-            columns.check(role, name, pa.date32(), called=column.no_label)  # like all that must be written as text
+        elif column.no_label is not None:
+            kind = kind_of_class(column.no_label)  # all else that is no label must be written as text, like a date
+            numbers = kind is not None and kind.counts
+            columns.check(role, name, pa.float64() if numbers else pa.date32(), called=column.no_label.__name__)
     return pa.table({name: column.texts if isinstance(column, _Texts) else column for name, column in arrays.items()})
 
 
@@ -284,15 +288,15 @@ class _Texts:
 
     Attributes:
         no_label: the class of the first object, in a column of labels, and of 100 rows or more, none of whose objects
-            is of a class that can be one; else empty.
+            is of a class that can be one; else None.
     """
 
-    no_label = ""
+    no_label: type | None = None
 
     def __init__(self, values: Sequence[Any], is_label: bool) -> None:
         classes = set(map(type, values))
         if is_label and len(values) >= _MANY and not any(map(_can_be_label, classes)):
-            self.no_label = next((type(value).__name__ for value in values if not is_missing(value)), "")
+            self.no_label = next((type(value) for value in values if not is_missing(value)), None)
         if classes <= {str, float, type(None)}:  # as most columns are, NaN for what is missing
             with suppress(pa.ArrowException, UnicodeEncodeError):
                 self.texts = pa.array(values, pa.large_string(), from_pandas=True)

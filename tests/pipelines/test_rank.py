@@ -235,6 +235,14 @@ def test_rows_of_every_table_library_are_read_the_same(holder: str) -> None:
     assert read(HOLDERS[holder]()) == read(ROWS) and len(read(ROWS)) == 600
 
 
+@pytest.mark.parametrize("names", [[0, 1], [("a", "user"), ("a", "item")], [1.5, date(2026, 1, 5)]])
+def test_columns_of_pandas_go_by_the_text_of_their_names(names: list[object]) -> None:
+    """As `read_csv(header=None)` and `concat` name them, and as a refusal lists them."""
+    columns = Columns(*map(str, names))
+    held = pd.DataFrame([["ann", "tea"], ["bob", "cake"]]).set_axis(names, axis=1)
+    assert table_of(held, columns).to_pydict() == {columns.user: ["ann", "bob"], columns.item: ["tea", "cake"]}
+
+
 def test_users_are_counted_and_not_rows(release: Release) -> None:
     wanted = rank(ROWS, 5, Joint(1.0), ITEMS, **NAMES, period=PERIOD, release=release)
     assert len({window.items for window in wanted}) > 1
@@ -318,6 +326,18 @@ MISTAKES: dict[str, tuple[object, dict[str, Any], str, str]] = {
         "item",
         "users, items and groups must be texts, whole numbers or UUIDs, got date: write it as text",
     ),
+    "objects that are floats": (
+        pd.DataFrame({"listener": pd.Series([None, *[7.0] * 99], dtype=object), "track": "b"}),
+        {},
+        "user",
+        "got float: cast it to whole numbers, such as BIGINT or .astype('Int64')",
+    ),
+    "objects that are truths": (
+        pd.DataFrame({"listener": pd.Series([True] * 100, dtype=object), "track": "b"}),
+        {},
+        "user",
+        "got bool: write it as text",
+    ),
     "categories that are floats": (
         pd.DataFrame({"listener": [SECRET], "track": pd.Series([1.5], dtype="category")}),
         {},
@@ -329,6 +349,12 @@ MISTAKES: dict[str, tuple[object, dict[str, Any], str, str]] = {
         {},
         "user",
         "it has 2 columns of that name",
+    ),
+    "a number and its text as names": (
+        pd.DataFrame([[SECRET, SECRET, "c"]], columns=[0, "0", "track"]),
+        {"user": "0"},
+        "user",
+        "got '0': it has 2 columns of that name",
     ),
     "a lazy frame that fails": (
         pl.LazyFrame({"listener": [SECRET], "track": ["b"]}).cast({"listener": pl.Int64}),
@@ -375,6 +401,8 @@ MISTAKES: dict[str, tuple[object, dict[str, Any], str, str]] = {
     ),
     "an unknown unit": (ROWS, {"time_unit": "h", "period": PERIOD}, "time_unit", "must be one of s, ms, us, ns"),
     "an empty name": (ROWS, {"user": ""}, "user", "must be the name of a column"),
+    "a number as a name": (ROWS, {"user": 0}, "user", "must be the name of a column, got 0: give its name as a text"),
+    "numbers as names": (ROWS, {"item": [0, 1]}, "item", "column, got list: give its name as a text"),
 }
 
 

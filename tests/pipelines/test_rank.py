@@ -59,6 +59,7 @@ from private_topk.transforms.testing import fixed_release
 from tests.nightly import nightly_but
 from tests.pipelines.support import command, options
 from tests.refusals import refused
+from tests.transforms.mechanisms.own import OfOneRelation
 from tests.transforms.pipelines import create
 
 ITEMS = [f"track {n}" for n in range(12)]
@@ -601,6 +602,8 @@ def test_a_mechanism_is_an_object_or_a_name(release: Release) -> None:
     assert by_name == rank(ROWS, 3, Joint(1.0), ITEMS, release=release, **NAMES)
     own = rank(ROWS, 3, "cdp-peeling", ITEMS, epsilon=1.0, delta=1e-6, release=release, **NAMES)
     assert own.manifest.parameters["delta"] == 1e-6
+    privacy = rank(ROWS, 3, OfOneRelation(1.0), ITEMS, **NAMES).manifest.privacy
+    assert privacy is not None and privacy.neighbours == "add-remove"
     assert repr(by_name) == f"Rankings(release={release.id!r}, rankings=1, k=3)"
 
 

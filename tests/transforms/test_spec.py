@@ -27,6 +27,7 @@ from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.metric import USERS, Amounts
 from private_topk.transforms.release import Release, ReleaseKey
 from private_topk.transforms.spec import DrawnRanks, TopK, noise_size
+from tests.transforms.mechanisms.own import Namesake
 
 COUNTS = np.array([900, 700, 500, 300, 100])
 PLAIN = TopK(3, Joint(epsilon=9.0), PublicDomain.of(list("abcde")), None, CountBudget(0.5))
@@ -134,6 +135,10 @@ def test_bounds_and_caps_of_the_mechanism_are_taken_over() -> None:
         (
             lambda: replace(PLAIN, score=Amounts(60), publish_counts=CountBudget(1.0, round_to=5)),
             "round_counts does not go with value_column",
+        ),
+        (
+            lambda: replace(PLAIN, mechanism=Namesake(1.0)),
+            "mechanism Namesake must have a name of its own: joint is a built-in one's: give its `about` another name",
         ),
     ],
 )

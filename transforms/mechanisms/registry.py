@@ -166,7 +166,12 @@ def _check_class(name: str, kind: type[Mechanism]) -> None:
     if kind.guarantee.privacy == "none":
         remedy = f"choose one of {', '.join(MECHANISMS)}"
         raise InvalidArgument("mechanism", f"{shown} protects nobody: it is for tests of pipelines", remedy)
+    check_name(kind)
+
+
+def check_name(kind: type[Mechanism]) -> None:
+    """Refuse a class with the name of a built-in one: it is part of a release's seed and of its manifest."""
+    name = verbatim(kind.about.name)
     if MECHANISMS.get(kind.about.name, kind) is not kind:
-        # The name is part of a release's seed and of its manifest.
-        remedy = f"{verbatim(kind.about.name)} is a built-in one's"
-        raise InvalidArgument("mechanism", f"{shown} must have a name of its own", remedy)
+        rule = f"{verbatim(kind.__name__)} must have a name of its own: {name} is a built-in one's"
+        raise InvalidArgument("mechanism", rule, "give its `about` another name")

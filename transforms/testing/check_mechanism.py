@@ -13,6 +13,7 @@ import numpy as np
 
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
 from private_topk.transforms.mechanisms.mechanism import ALL
+from private_topk.transforms.mechanisms.registry import check_name
 
 CASES = {
     "ordinary": [9, 7, 7, 4, 2, 0, 0, 1],
@@ -25,9 +26,16 @@ CASES = {
 
 
 def check_mechanism(mechanism: Mechanism) -> None:
-    """Make all `CHECKS`: answers, repetition, integer types, winners, refusals, parameters. Cost: tens of draws."""
+    """Make all `CHECKS`: its name, answers, repetition, integer types, winners, refusals, parameters. Cost: tens of
+    draws.
+    """
     for check in CHECKS:
         check(mechanism)
+
+
+def has_a_name_of_its_own(mechanism: Mechanism) -> None:
+    """No other mechanism draws from the seed of its releases."""
+    check_name(type(mechanism))
 
 
 def distinct_indices_in_range(mechanism: Mechanism) -> None:
@@ -135,6 +143,7 @@ def states_a_cost(mechanism: Mechanism) -> None:
 
 
 CHECKS: tuple[Callable[[Mechanism], None], ...] = (
+    has_a_name_of_its_own,
     distinct_indices_in_range,
     same_key_same_answer_and_next_draw_differs,
     any_integer_type,

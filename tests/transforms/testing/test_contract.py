@@ -14,7 +14,7 @@ from private_topk.transforms.testing import check_mechanism
 
 
 def broken(name: str, **methods: object) -> Mechanism:
-    given = {"guarantee": Peeling.guarantee, **methods, "__module__": __name__}
+    given = {"about": About(name, "-", "-", "-"), "guarantee": Peeling.guarantee, **methods, "__module__": __name__}
     kind = globals()[name] = type(name, (Peeling,), given)  # where pickle finds it
     return kind(1.0)
 
@@ -47,6 +47,7 @@ class Turned(Peeling):
         (broken("Narrow", __call__=narrow), "a negative count was given"),
         (broken("Writes", __call__=writes), "read-only"),
         (broken("Free", cost=lambda self, k: Cost(Fraction(1, 2))), "Cost"),
+        (broken("Namesake", about=Peeling.about), "Namesake must have a name of its own: peeling is a built-in one's"),
         (Turned(1.0), "any other order may tell the ranks"),
     ],
     ids=lambda value: type(value).__name__,

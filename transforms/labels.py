@@ -172,7 +172,11 @@ def column_of(items: Iterable[Any]) -> pa.Array:
         if kinds:
             names = ", ".join(sorted(kind.__name__ for kind in kinds))
             raise InvalidArgument("domain", f"must hold texts, whole numbers or UUIDs, got {names}")
-    return pa.array(map(_label_of, values), pa.large_string())
+    try:
+        return pa.array(map(_label_of, values), pa.large_string())
+    except UnicodeEncodeError:
+        rule = "must hold texts of whole characters, got one with half of a surrogate pair"
+        raise InvalidArgument("domain", rule, "leave it out: no row with one is counted") from None
 
 
 def _label_of(value: object) -> str:

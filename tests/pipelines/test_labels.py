@@ -21,6 +21,7 @@ from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import make_mechanism
 from private_topk.transforms.rows import MakeBlocks
 from tests.pipelines.support import avro_schema, command, options, to_avro, write
+from tests.refusals import refused
 from tests.transforms.pipelines import create
 
 LABELS = [
@@ -86,6 +87,22 @@ def test_frames_and_elements_know_the_same_labels() -> None:
         left = blocks | beam.FlatMap(lambda it: zip(it["user"].to_pylist(), it["item"].to_pylist(), strict=True))
         wanted = [(user, item) for user, item in pairs if {user, item}.isdisjoint(NO_LABELS)]
         assert_that(left, equal_to(wanted))
+
+
+@pytest.mark.parametrize(
+    ("field", "lists"),
+    [
+        ("domain", {"domain": ["tea", "\ud800"]}),
+        ("domain", {"domain": {"x": ["tea", "cup\udfff"]}}),
+        ("domain", {"domain": [("x", "tea"), ("x", "\ud800")], "item": ["shop", "item"]}),
+        ("groups", {"domain": ["tea"], "groups": ["x", "\ud800"]}),
+    ],
+)
+def test_lists_with_half_of_a_surrogate_pair_are_refused(field: str, lists: dict[str, Any]) -> None:
+    """No file can hold one, and neither can a block."""
+    with refused(field, "must hold texts of whole characters, got one with half of a surrogate pair: leave it out"):
+        frame = pd.DataFrame({"user": ["u"], "item": ["tea"], "group": ["x"], "shop": ["x"]})
+        rank(frame, 1, "joint", **lists, epsilon=1)
 
 
 @pytest.mark.parametrize(("text", "rule"), [("", "empty values"), ("a\0b", "NUL characters"), ("x" * 4097, "4,096")])

@@ -365,6 +365,15 @@ def test_a_snippet_is_well_formed_and_keeps_groups_apart(tmp_path: Path) -> None
     assert "the budgets add up" in snippet(PAGES["weeks"], "here")
 
 
+def test_the_style_of_a_notebook_moves_no_column_and_hides_no_fold() -> None:
+    """JupyterLab aligns cells by two classes and an element, and classic ones show a summary as a block."""
+    rules = re.findall(r"([^{}]+){([^{}]*)}", STYLE)
+    cells = [one.strip() for names, style in rules if "text-align" in style for one in names.split(",")]
+    cells.remove(".ptk caption")
+    assert all(one.count(".") >= 2 and re.search(r" t[a-z]+", one) for one in cells) and len(cells) == 7
+    assert next(style for names, style in rules if names.strip() == ".ptk summary").startswith("display:list-item;")
+
+
 def test_windows_of_any_length_have_distinct_names() -> None:
     first = datetime(1, 1, 1, tzinfo=UTC)
     assert when(first, first + timedelta(days=7)) == "0001-01-01 00:00 to 0001-01-08 00:00 UTC"

@@ -10,7 +10,6 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
@@ -114,8 +113,14 @@ def arrow_schema(schema: RankingSchema = PLAIN) -> pa.Schema:
 
 
 def ranking_rows(rankings: Iterable[Ranking], release_id: str, schema: RankingSchema = PLAIN) -> list[dict[str, Any]]:
-    """One row per released item, in order of windows, of groups as listed, and of ranks, or of the domain for a set."""
-    ordered = (each if schema.grouped else replace(each, group=None) for each in in_order(rankings))
+    """One row per released item, in order of windows, of groups as listed, and of ranks, or of the domain for a set.
+
+    Raises InvalidArgument for rankings of groups where the schema has none, and the reverse.
+    """
+    ordered = in_order(rankings)
+    if any((ranking.group is not None) != schema.grouped for ranking in ordered):
+        rule = "must be RankingSchema(grouped=True) for rankings of groups, and only for those"
+        raise InvalidArgument("schema", rule, "give ranking_rows(...) and the schema of the file the same one")
     rows = (row for ranking in ordered for row in ranking.to_rows())
     typed = ({**row, "item": int(row["item"])} if schema.integers else row for row in rows)
     return [{**row, "release_id": release_id} for row in typed]

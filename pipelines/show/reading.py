@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
@@ -88,7 +89,13 @@ def _check_series(contents: Mapping[str, _Content]) -> None:
         columns = columns or (columns_in(rows[0]) if rows else None)
         if rows and columns_in(rows[0]) != columns:
             raise InvalidArgument("", f"{verbatim(file)} has items or groups of other columns", "show them apart")
-        for window in dict.fromkeys((row["window_start"], row["window_end"], group_of(row)) for row in rows):
+        windows = [(row["window_start"], row["window_end"], group_of(row)) for row in rows]
+        returned = {window: row["returned"] for window, row in zip(windows, rows, strict=True)}
+        for window, items in Counter(windows).items():
+            if items > returned[window]:
+                rule = f"{verbatim(file)} has {items} items of a window that has {returned[window]}"
+                remedy = "a window has one ranking, or one of each group: RankingSchema(grouped=True) writes these"
+                raise InvalidArgument("", rule, remedy)
             if window in whose:
                 zone = (None if manifest is None else manifest.time_zone) or "UTC"
                 which = "" if window[0] is None else f" of {when(*window[:2], zone)}"

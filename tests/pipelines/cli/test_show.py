@@ -141,6 +141,11 @@ def test_without_its_manifest_nothing_is_promised(published: Path, tmp_path: Pat
             "two/b.csv has a window of 1970-01-01 00:00 to 1970-01-02 00:00 UTC that two/a.csv has too",
         ),
         (
+            ["show", "ungrouped.csv"],
+            "ungrouped.csv has 4 items of a window that has 2: a window has one ranking, or one of each group: "
+            "RankingSchema(grouped=True) writes these",
+        ),
+        (
             ["show", "two/a.csv", "other.csv"],
             "other.csv is of another series than two/a.csv: answer sequence (now set): show them apart",
         ),
@@ -163,6 +168,7 @@ def test_an_unshowable_file_or_option_is_refused(
         "rows.csv": b"user,item\na,b\n",
         "broken.avro": b"x",
         "good.csv": ranking,
+        "ungrouped.csv": ranking + ranking.partition(b"\n")[2],
         "changed.csv": ranking.replace(b"tea", b"gin"),
         "changed.manifest.json": manifest,
         "odd.csv": ranking,

@@ -89,6 +89,13 @@ def test_sums_with_a_fraction_of_groups_read_back_equal(ending: str) -> None:
     assert RANKING_FORMATS[ending].decode(RANKING_FORMATS[ending].encode(rows, schema)) == rows
 
 
+@pytest.mark.parametrize("grouped", [False, True])
+def test_rankings_of_groups_have_no_rows_without_a_group_and_the_reverse(grouped: bool) -> None:
+    """Left out, two groups would be one list with every rank twice."""
+    with refused("schema", "must be RankingSchema(grouped=True) for rankings of groups, and only for those"):
+        ranking_rows([replace(RANKINGS[1], group=None if grouped else "FR")], "id", RankingSchema(grouped=grouped))
+
+
 def test_other_libraries_read_every_format() -> None:
     rows = ranking_rows(RANKINGS, "id")
     items = [row["item"] for row in rows]

@@ -21,6 +21,7 @@ from private_topk.transforms.domain import RangeDomain, UnknownDomain
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.release import Release, ReleaseKey
+from private_topk.transforms.windows import Period
 from tests.nightly import nightly, nightly_but
 from tests.pipelines.support import WEEKLY, command, options
 
@@ -221,7 +222,14 @@ def test_a_pipeline_s_author_is_told_the_choice_and_its_reason(caplog: pytest.Lo
     [
         ({"k": 3}, "epsilon must be given$"),
         ({"k": 3, "epsilon": 1, "domain": UnknownDomain()}, "delta must be given where the domain is unknown"),
-        ({"k": None, "epsilon": 1}, "k must be given"),
+        (
+            {"k": None, "epsilon": 1},
+            "k must be given: how many items to publish; with unknown_domain, delta and max_items_per_user it may be",
+        ),
+        (
+            {"k": 3, "epsilon": 1, "period": Period.of("2026-01-05", "2026-01-19", "7d", to_date=True)},
+            "delta must be given for correlated-gaussian, as max_items_per_user must: .*, for all windows to date",
+        ),
         ({"k": 3, "epsilon": 1, "domain": None}, "domain must be a list of items or UnknownDomain"),
     ],
 )

@@ -116,7 +116,8 @@ def chosen(
         rule = "must be given where the domain is unknown, because a published item tells that somebody has it"
         raise InvalidArgument("delta", rule, f"{TAKE_DELTA}, or give the public list")
     if items is not None and k is None:
-        raise InvalidArgument("k", "must be given: how many items to publish")
+        remedy = "with {unknown_domain}, {delta} and {max_items_per_user} it may be left out"
+        raise InvalidArgument("k", "must be given", f"how many items to publish; {remedy}")
     answers: dict[str, _T] = {}
     refusals: list[InvalidArgument] = []
     for name in (_FINDS.name,) if k is None else _UNKNOWN if items is None else _PUBLIC:

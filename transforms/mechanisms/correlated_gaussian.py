@@ -22,6 +22,7 @@ from private_topk.transforms.mechanisms.exact.series import (
 )
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Neighbours, sensitivity
 from private_topk.transforms.mechanisms.noisy_order import NoisyOrder
+from private_topk.transforms.mechanisms.parameters import parameter
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,8 @@ class CorrelatedGaussian(NoisyOrder):
     )
 
     epsilon: float
-    delta: float
-    max_items_per_user: int
+    delta: float = parameter(help="well below 1 / number of users, such as 1e-6, for all windows to date together")
+    max_items_per_user: int = parameter(help="how many items of a user count at most, in all windows to date together")
     neighbours: Neighbours = "add-remove"
     steps: int = field(
         default=1,

@@ -6,7 +6,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, overload
 
@@ -296,9 +296,10 @@ class Rankings:
         why = "sets have no places to follow over windows" if len(listings) > 1 else "no item was released"
         raise InvalidArgument("plot", f"has nothing to draw: {why}", "print the rankings")
 
-    def html(self) -> str:
-        """A page that stands alone, to be passed on."""
-        return page(self.report())
+    @by_signature
+    def html(self, title: str = "") -> str:
+        """A page that stands alone, to be passed on. The `title` says what is ranked."""
+        return page(replace(self.report(), heading=title))
 
     @partial(by_signature, argument=lambda field: "path" if field == "output" else field)
     def write(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:

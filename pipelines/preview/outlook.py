@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -110,10 +110,10 @@ class Outlook:
     k: int
     draws: int
     pure: bool
-    right: tuple[Estimate, ...]
-    belongs: tuple[Estimate, ...]
-    found: tuple[Estimate, ...]
-    so_far: tuple[Estimate, ...]
+    right: tuple[Estimate, ...] = field(repr=False)
+    belongs: tuple[Estimate, ...] = field(repr=False)
+    found: tuple[Estimate, ...] = field(repr=False)
+    so_far: tuple[Estimate, ...] = field(repr=False)
     recall: Estimate
     recall_range: tuple[float, float]
     order: Estimate
@@ -121,7 +121,7 @@ class Outlook:
     l_1: Estimate
     ratio: Estimate
     returned: Estimate
-    others: tuple[Outlook, ...] = ()
+    others: tuple[Outlook, ...] = field(default=(), repr=False)
 
     @property
     def ordered(self) -> bool:

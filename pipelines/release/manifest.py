@@ -31,7 +31,7 @@ Exact = int | float | str
 """An exact number: a text where no float is equal to it."""
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
     """A part of a manifest."""
 
 

@@ -604,6 +604,7 @@ def test_a_mechanism_is_an_object_or_a_name(release: Release) -> None:
     assert own.manifest.parameters["delta"] == 1e-6
     privacy = rank(ROWS, 3, OfOneRelation(1.0), ITEMS, **NAMES).manifest.privacy
     assert privacy is not None and privacy.neighbours == "add-remove"
+    assert "epsilon=1.0" in repr(own.manifest) and "output=None" not in repr(own.manifest)
     assert repr(by_name) == f"Rankings(release={release.id!r}, rankings=1, k=3)"
 
 

@@ -267,6 +267,7 @@ def test_json_holds_all_of_it() -> None:
 def test_a_preview_is_available_to_notebooks_and_data_frames() -> None:
     found = preview(GAPS, 3, 1.0, mechanism=["joint", "joint-set"], draws=20)
     assert repr(found).startswith("Preview(k=3, epsilon=1, best=") and "<pre>" in found._repr_html_()
+    assert len(repr(found.best)) < 1000
     frame = found.to_polars()
     assert frame["mechanism"].to_list() == [outlook.name for outlook in found.outlooks]
     assert frame["recall"].to_list() == [outlook.recall.value for outlook in found.outlooks]

@@ -19,7 +19,7 @@ import apache_beam as beam
 from private_topk.pipelines.options import OPTIONS, Option
 from private_topk.pipelines.texts import count, fraction, number, number_or_drawn
 from private_topk.transforms.asked import Asked, score_of
-from private_topk.transforms.errors import InvalidArgument, by_signature, did_you_mean
+from private_topk.transforms.errors import InvalidArgument, by_signature, did_you_mean, literal
 from private_topk.transforms.mechanisms.choice import AUTO
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.steps import flat_map
@@ -44,7 +44,7 @@ class RankRows(beam.PTransform):
         parameters: the mechanism's other parameters, such as {"delta": 1e-6}.
         period: the declared windows of the rows' event times, such as {"from": "2026-01-05", "to": "2026-02-02",
             "window": "7d"}; also every and time_zone, as on the command line. Rows that are windowed need it.
-        reveal_active_windows: take the windows of the rows instead, and accept what that tells: see `PrivateTopK`.
+        reveal_active_windows, exact_counters: as `PrivateTopK` has them.
         value: the name of a field of amounts, which are added up in place of users; needs `max_value`.
         max_value, value_resolution: the most that one user adds to an item, and the unit of which it is a multiple.
         group: the name of a field of groups, each of which has a ranking; needs `groups`. Rows then have `group` too.
@@ -94,8 +94,9 @@ _PARAMETERS = {option.name: option for option in OPTIONS if option.parameter or 
 _PERIOD = "period."
 _COLUMNS = ("user_column", "item_column", "value_column", "group_column")
 _ASKED = ("k", "mechanism", "domain", *Asked.__annotations__)
-_OTHERS: dict[str, Any] = {"parameters": dict[str, Any], "period": dict[str, Any], "reveal_active_windows": bool}
-"""Parameters that are no options of their own: some go into each other, one is Beam's alone."""
+_FLAGS = ("reveal_active_windows", "exact_counters")
+_OTHERS: dict[str, Any] = {"parameters": dict[str, Any], "period": dict[str, Any], **dict.fromkeys(_FLAGS, bool)}
+"""Parameters that are no options of their own: some go into each other, others are Beam's alone."""
 
 
 def _rank(given: Mapping[str, Any]) -> PrivateTopK:
@@ -127,7 +128,7 @@ def _rank(given: Mapping[str, Any]) -> PrivateTopK:
         parameters=parameters or None,
         release=release,
         period=period_of(options),
-        reveal_active_windows=given.get("reveal_active_windows", False),
+        **{name: given[name] for name in _FLAGS if name in given},
         **columns,
     )
 
@@ -153,7 +154,11 @@ _TYPES: dict[Any, Any] = {count: int, number: float, fraction: float | str, numb
 _MORE = {name: _TYPES.get(option.read, str) for name, option in _ROWS.items() if not name.startswith(_PERIOD)}
 _MORE |= {"groups": Sequence[str], **_OTHERS}
 # From its signature Beam YAML learns the parameters.
-by_signature(RankRows, {name: its | None for name, its in _MORE.items() if name not in signature(RankRows).parameters})
+by_signature(
+    RankRows,
+    {name: its | None for name, its in _MORE.items() if name not in signature(RankRows).parameters},
+    elsewhere={name: literal(f'give parameters: {{"{name}": ...}}') for name in _PARAMETERS},
+)
 
 
 def _rows(ranking: Ranking, fields: Sequence[tuple[str, Any]]) -> Iterator[beam.Row]:

@@ -12,9 +12,9 @@ from fractions import Fraction
 from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain, as_domain
-from private_topk.transforms.errors import InvalidArgument, did_you_mean, kind_shown
+from private_topk.transforms.errors import InvalidArgument, did_you_mean, kind_shown, verbatim
 from private_topk.transforms.groups import Groups
-from private_topk.transforms.mechanisms import Mechanism, mechanism_by_name, parameters_of
+from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.choice import AUTO, chosen
 from private_topk.transforms.mechanisms.correlated_gaussian import CorrelatedGaussian
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget, Counts, DrawnCounts, counts_of
@@ -105,6 +105,10 @@ def answer(
 
     if mechanism == AUTO:
         for name in asked.get("parameters", ()):
+            known = {each for kind in MECHANISMS.values() for each in parameters_of(kind)}
+            if name not in known:
+                remedy = did_you_mean(name, sorted(known), f"there are {', '.join(sorted(known))}")
+                raise InvalidArgument("parameters", f"of no mechanism has the name {verbatim(name)}", remedy)
             raise InvalidArgument(
                 name, "needs {mechanism}: it is a parameter of some, and without a name one is chosen"
             )

@@ -39,7 +39,8 @@ _STREAM = """examples:
   private-topk stream --input 'incoming/*.jsonl' --domain catalogue.txt --clock event \\
       --k 10 --epsilon 1 --privacy-unit user --window day --from 2026-01-05 --to 2026-01-08 --output rankings/
 
-Every window is published once, when it has closed; the command ends when the horizon is over.
+With --clock event a log is replayed whose rows are in the order of their times; by default a row arrives when its
+file is written. Every window is published once, when it has closed; the command ends when the horizon is over.
 Exit status: 0 published, 2 bad input (nothing done), 1 failed, 129, 130 or 143 interrupted. Published windows stay;
 stderr says which."""
 

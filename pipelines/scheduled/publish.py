@@ -263,18 +263,26 @@ class ScheduledReport(Periods):
             yield place.pair.manifest
 
     def lacking(self, asked: int | None = None) -> Iterator[Fact]:
-        """How many periods but the asked one were begun, as their files or the ledger tell, and are not whole."""
-        lack, first = 0, Periods(self._file)
+        """How many periods but the asked one were begun, as their files or the ledger tell, and are not whole; and
+        without a ledger of how many before the last published one nothing tells that they were.
+        """
+        lack, gone, first = 0, 0, Periods(self._file)
         with self._pointing():
             charged = {each.release_id for each in self._charges() if self.state is None}  # a series has one charge
+            known = 0 if self.account is not None or self.state is not None else self._newest or 0
             for number in set(range(self.schedule.ended(now()))) - {asked}:
                 name = first.release_id(number)
                 found = sink_for(first.options(number), watch=self.watches).lying(first.windows(number), name) or ()
-                begun = found and (name in charged or any(each.of == "this release" for each in found))
-                lack += bool(begun) and not all(each.windows or each.lost_manifest for each in found)
+                begun = name in charged or bool(self._places_of_publications(number))
+                lack += begun and not all(each.windows for each in found)
+                gone += not begun and number < known
+        more = "--missed names each"
         if lack:
             other = "other " if asked is not None else ""
-            yield "missed", f"{other}periods that were begun or published and lack files: {lack:,}; --missed names each"
+            yield "missed", f"{other}periods that were begun or published and lack files: {lack:,}; {more}"
+        if gone:
+            told = "periods before the last published one of which nothing is here"
+            yield "gaps", f"{told}: {gone:,}, not counted; {more}"
 
     def refused(self) -> str:
         """Why every call is refused, as one that would publish another series; empty if none is."""

@@ -280,6 +280,9 @@ def test_a_manifest_alone_that_is_lost_is_told_and_stops_nothing(folder: Path, c
     (folder / MANIFEST).unlink()
     (folder / "weekly.yaml").write_text(CHARGED.replace("k: 3", "k: 4"))
     ranking = (folder / RANKING).read_bytes()
+    capsys.readouterr()
+    assert report(folder, "--dry-run") == 0
+    assert "periods that were begun or published and lack files: 1; --missed names each\n" in capsys.readouterr().out
     for _ in range(2):
         capsys.readouterr()
         assert report(folder, "--backfill", "--until", "2026-01-19") == 0
@@ -550,5 +553,10 @@ def test_what_may_be_drawn_a_second_time_is_told_where_no_ledger_knows_it(
     lost[0].unlink()
     assert said not in told(*FIRST, "--dry-run"), "the other one knows"
     lost[1].unlink()
+    gaps = (
+        "gaps     periods before the last published one of which nothing is here: 1, not counted; --missed names each\n"
+    )
+    assert gaps in told(*SECOND, "--dry-run") and gaps.replace("     ", "  ") in told("--dry-run")
     assert said in told("--missed") and said in told(*FIRST, "--dry-run") and said in told(*FIRST)
+    assert "gaps" not in told("--dry-run")
     assert said not in told(*FIRST), "it is there"

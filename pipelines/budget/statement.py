@@ -45,7 +45,11 @@ def statement(budget: Budget, books: Books, remaining: int | None = None, k: int
 
 
 def _over_all_windows(budget: Budget, books: Books) -> dict[str, Fraction]:
-    """The guarantee for a user who is in every window that was ever published, in all periods of the budget."""
+    """The guarantee for a user who is in every window that was ever published, in all periods of the budget.
+
+    No budget limits it, so it is of the list of charges as it is. Of a fixed list both sums hold, at their own deltas,
+    also where kinds of noise mix: so it is the lesser, where a page keeps to the sum that was declared.
+    """
     charges = [entry for entry in books.charges if entry.dataset == budget.dataset]
     largest_delta = max((entry.cost.delta for entry in charges), default=Fraction(0))
     spent = over_windows(most("user", charges), largest_delta) if charges else (Fraction(0), Fraction(0))

@@ -17,6 +17,7 @@ from private_topk.pipelines.scheduled.periods import Periods, now
 from private_topk.transforms.errors import InputNotReady, InvalidArgument, printable, verbatim
 
 if TYPE_CHECKING:
+    from private_topk.pipelines.report import Report
     from private_topk.pipelines.scheduled.publish import ScheduledReport
 
 
@@ -59,17 +60,20 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
 
     report.check()
     document: dict[str, object] = {"report": report.name, "well_described": True}
-    if not arguments.json:
-        print(f"{arguments.file} is a valid report", flush=True)
+    accepted: list[tuple[Report, Sequence[tuple[str, str]], bool]] = []
     facts: list[tuple[str, str]] = [] if numbers else list(report.prospects())
     for number in numbers:
         if report.is_of_another_key(number) and report.published(number):
             told = (
                 f"published before under another release key, in {printable(report.uri(number))}; rows are not compared"
             )
-            facts.append(("release", told))
+            facts += [("release", told), *report.lacking(number)]
         else:
-            report.dry_run(number, lambda *found: document.update(tell_dry_run(arguments, *found)))
+            report.dry_run(number, lambda *found: accepted.append(found))
+    if not arguments.json:
+        print(f"{arguments.file} is a valid report", flush=True)
+    for found in accepted:
+        document.update(tell_dry_run(arguments, *found))
     document.update(facts)
     if report.lost:
         document["lost"] = " ".join(report.lost)
@@ -138,6 +142,9 @@ def _go_through(report: ScheduledReport, numbers: Sequence[int], arguments: Name
         state = f", {error.state}" if isinstance(error, Interrupted) else ""
         before = f"earlier periods that this call has published: {went.count('published'):,}"
         raise Interrupted(f"{before}; of {report.words(len(went))}{state}", error) from None
+    if "missed" in went and (why := report.refused()):
+        told = f"{report.name}: every call is refused: {why}"
+        print(printable(told), file=sys.stderr if arguments.json else None, flush=True)
     if "failed" not in went:
         report.tell_lost()
     if arguments.json:

@@ -145,12 +145,7 @@ def series_of(published: Iterable[Manifest], also: Iterable[Entry] = ()) -> Mani
     facts["corrects"] = tuple(
         dict.fromkeys(one for each in manifests for one in each.corrects if one.release_id not in shown)
     )
-    known = Windows.at(bounds for each in published for bounds in each.paid_for())
-    for charge in _untold(published, also):
-        both = Windows.union([known, charge.windows])
-        if both.number == known.number:  # published before, and not shown
-            facts["corrects"] += (Publication.of(charge.release_id, charge.cost),)
-        known = both
+    facts["corrects"] += tuple(Publication.of(each.release_id, each.cost) for each in _repeats(published, also))
     if first.privacy is not None:
         facts["privacy"], facts["all_windows"] = promise_of(manifests[::-1], also)
     return msgspec.structs.replace(first, **facts)
@@ -169,15 +164,27 @@ def _untold(published: Iterable[Manifest], also: Iterable[Entry]) -> list[Entry]
     return [each for each in also if each.release_id not in told]
 
 
+def _repeats(published: Sequence[Manifest], also: Iterable[Entry]) -> list[Entry]:
+    """The charges that no correction tells of, for windows that are among the published or were charged before."""
+    known, found = Windows.at(bounds for each in published for bounds in each.paid_for()), []
+    for charge in _untold(published, also):
+        found += [charge] * _share(known, charge.windows)
+        known = Windows.union([known, charge.windows])
+    return found
+
+
+def _share(some: Windows, others: Windows) -> bool:
+    return Windows.union([some, others]).number < some.number + others.number
+
+
 def with_charged(published: Sequence[Manifest], also: Iterable[Entry]) -> list[Manifest]:
-    """The manifests, where each that is shown corrects all that was charged of its windows, for words about it."""
-    also, shown = _untold(published, also), not_corrected(published)
-    found = []
+    """The manifests, where each that is shown corrects all that was charged of a window of it, for words about it."""
+    again, shown, found = _repeats(published, also), not_corrected(published), []
     for manifest in published:
         own = Windows.at(manifest.bounds())
-        again = [each for each in also if Windows.union([own, each.windows]).number == own.number]
-        more = tuple(Publication.of(each.release_id, each.cost) for each in again if manifest in shown)
-        found.append(msgspec.structs.replace(manifest, corrects=(*manifest.corrects, *more)))
+        more = [each for each in again if manifest in shown and _share(own, each.windows)]
+        told = (*manifest.corrects, *(Publication.of(each.release_id, each.cost) for each in more))
+        found.append(msgspec.structs.replace(manifest, corrects=told))
     return found
 
 

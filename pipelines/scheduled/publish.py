@@ -159,6 +159,7 @@ class ScheduledReport(Periods):
             facts.append(("recall", self._forewarn(report, number)))
             facts += (("charged", told) for told in named(too(), ": this promise counts that"))
             facts += (("earlier", told) for told in self._perhaps_lost(number))
+            facts += self.lacking(number)
             facts += self._since(report.manifest, self._last(number, _NEARBY))
             facts += (fact[:2] for fact in self._future_charges(report, number))
             tell(report, facts, self.published(number))
@@ -192,11 +193,17 @@ class ScheduledReport(Periods):
     @cached_property
     def _newest(self) -> int | None:
         """The last period of which something is there: looked for once, since many may be missed."""
-        return next((each for each in reversed(range(self.schedule.ended(now()))) if self._places(self, each)), None)
+        over = reversed(range(self.schedule.ended(now())))
+        return next((each for each in over if self._places_of_publications(each)), None)
+
+    @cached_property
+    def _latest(self) -> Manifest | None:
+        """The last publication whose manifest is there, of all periods."""
+        return None if self._newest is None else self._last(self._newest + 1, self._newest + 1)
 
     def _published(self) -> Iterator[Manifest]:
-        """The manifests of what is published of all periods that are over."""
-        for number in range(self.schedule.ended(now())):
+        """The manifests of what is published of all periods that are over, also beyond a horizon made smaller."""
+        for number in range(self.schedule.ended(now(), beyond=self.state is None)):
             manifests = self._manifests(number, self._places_of_publications(number))
             yield from (each for each in manifests if each is not None)
 
@@ -255,21 +262,58 @@ class ScheduledReport(Periods):
                 self._tell_once(f"{self.name}, {self.words(number)}: {told}")
             yield place.pair.manifest
 
+    def lacking(self, asked: int | None = None) -> Iterator[Fact]:
+        """How many periods but the asked one were begun, as their files or the ledger tell, and are not whole; and
+        without a ledger of how many before the last published one nothing tells that they were.
+        """
+        lack, gone, first = 0, 0, Periods(self._file)
+        with self._pointing():
+            charged = {each.release_id for each in self._charges() if self.state is None}  # a series has one charge
+            known = 0 if self.account is not None or self.state is not None else self._newest or 0
+            for number in set(range(self.schedule.ended(now()))) - {asked}:
+                name = first.release_id(number)
+                found = sink_for(first.options(number), watch=self.watches).lying(first.windows(number), name) or ()
+                begun = name in charged or bool(self._places_of_publications(number))
+                lack += begun and not all(each.windows for each in found)
+                gone += not begun and number < known
+        more = "--missed names each"
+        if lack:
+            other = "other " if asked is not None else ""
+            yield "missed", f"{other}periods that were begun or published and lack files: {lack:,}; {more}"
+        if gone:
+            told = "periods before the last published one of which nothing is here"
+            yield "gaps", f"{told}: {gone:,}, not counted; {more}"
+
+    def refused(self) -> str:
+        """Why every call is refused, as one that would publish another series; empty if none is."""
+        try:
+            list(self._changes())
+        except InvalidArgument as error:
+            return str(error)
+        return ""
+
+    def _changes(self) -> Iterator[Fact]:
+        """What is asked otherwise than in the last publication. Raises InvalidArgument as every call would."""
+        with self._pointing():
+            if self._latest is not None:
+                first = self._keyless(0)
+                asked = manifest_of(first.question, columns=first.source.columns.by_role())
+                yield from self._since(asked, self._latest)
+            if self.account is not None:
+                held_by(self.account, self.options(0))
+
     def prospects(self) -> Iterator[Fact]:
         """What is asked otherwise than in the last publication; what the ledger has of the periods, and says of the
         next one. Reads the lists, and no row and no key.
 
         Raises InvalidArgument as the charge of that period would.
         """
-        account, coming = self.account, self.schedule.ended(now())
-        with self._pointing():
-            if (last := self._last(coming, coming)) is not None:
-                first = self._keyless(0)
-                yield from self._since(manifest_of(first.question, columns=first.source.columns.by_role()), last)
+        account = self.account
+        yield from self._changes()
+        yield from self.lacking()
         if account is None:
             return
         with self._pointing():
-            held_by(account, self.options(0))
             yield from (("lost", told) for told in self._named_lost())
             charged = self._charged()
             periods = range(self.schedule.horizon or len(charged) + 1)
@@ -431,13 +475,13 @@ class ScheduledReport(Periods):
     def _since(self, asked: Manifest, last: Manifest | None) -> Iterator[Fact]:
         """What is otherwise than in the last publication: the question, and the key where it is known here.
 
-        Raises InvalidArgument if `show` could make no series of both.
+        Raises InvalidArgument if `show` could make no series of this and the last of all publications.
         """
+        if (latest := self._latest) is not None and (differing := series_difference(latest, asked)) is not None:
+            rule = f"has {verbatim(latest.release_id)}, which was published with {differing}: that is another series"
+            raise InvalidArgument("output", rule, "give a changed report another name and folder")
         if last is None:
             return
-        if (differing := series_difference(last, asked)) is not None:
-            rule = f"has {verbatim(last.release_id)}, which was published with {differing}: that is another series"
-            raise InvalidArgument("output", rule, "give a changed report another name and folder")
         if (change := series_change(last, asked)) is not None:
             old, new = (each.privacy and each.privacy.of_all_windows and each.privacy.windows for each in (last, asked))
             signed = f", and states the promise for {new} windows, also of what was signed for {old}"

@@ -57,9 +57,9 @@ class Schedule:
             raise ValueError(f"the last of the {self.horizon} periods of its horizon ends on {self.words(last)}")
         raise ValueError(f"periods end on {self.words(last)} and on {self.words(self._start(after + 1))}")
 
-    def ended(self, until: datetime) -> int:
-        """How many periods have ended at a moment."""
-        return self._started(until, self.horizon)
+    def ended(self, until: datetime, *, beyond: bool = False) -> int:
+        """How many periods have ended at a moment: of the horizon, or also `beyond` it."""
+        return self._started(until, None if beyond else self.horizon)
 
     def words(self, moment: datetime) -> str:
         """A moment as it is written in this schedule's time zone, unique among the starts of periods.

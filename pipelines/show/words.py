@@ -96,7 +96,9 @@ def not_counted(report: PublishedReport) -> list[str]:
     if manifest is None or privacy is None:
         return what_is_lost(report)
     sentences, several = [], privacy.of_all_windows
-    correction = f"a correction that is {'not shown' if report.charged is None else 'still to come'}"
+    correction = "a correction that is still to come"
+    if report.charged is None:
+        correction = "a correction or a lost period that is not shown"
     if several and len(manifest.bounds()) < (privacy.windows or 1):
         sentences.append(
             f"All that is shown here counts, and each other one of the {privacy.windows} windows once, asked as the "

@@ -119,6 +119,12 @@ REFUSED: list[tuple[str, str, str, list[Change]]] = [
     ("run", "--delta", "must be given", [{**UNKNOWN, **AUTO}, {**UNKNOWN, **AUTO, "k": None}]),
     ("run", "--delta", "must be given for cdp-peeling", [{**BOUNDED, "mechanism": "cdp-peeling"}]),
     ("run", "--delta", "strictly between 0 and 1", [{"delta": 2, **AUTO}]),
+    (
+        "run",
+        "--delta",
+        "0: leave it out where none is needed",
+        [{"delta": 0, **AUTO}, {"delta": 0.0, "privacy_unit": "user", **WEEKS}],
+    ),
     ("run", "--delta", "strictly between 0 and 1", [{"privacy_unit": "user", **WEEKS, "delta": 2}]),
     ("run", "--beta", "does not apply", [{"beta": 0.1}]),
     ("run", "--gamma", "does not apply", [{"gamma": 1}, {"gamma": 1, **WEEKS, "privacy_unit": "user"}]),

@@ -153,7 +153,8 @@ def _positive(name: str, value: object) -> None:
 
 def _probability(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < _float(value) < 1:
-        raise InvalidArgument(name, f"must lie strictly between 0 and 1, got {kind_shown(value)}")
+        remedy = "leave it out where none is needed" if name == "delta" and value == 0 else ""
+        raise InvalidArgument(name, f"must lie strictly between 0 and 1, got {kind_shown(value)}", remedy)
 
 
 def _whole(name: str, value: object) -> None:

@@ -57,6 +57,11 @@ def test_what_was_missed_says_what_a_call_will_do(folder: Path, capsys: pytest.C
     (folder / RANKING).unlink()
     again = f"{RANKING}; it was begun before, and a call draws the same ranking at no further cost"
     assert "missed, and belongs in " in (said := missed()) and said.endswith(again), said
+    lacking = "periods that were begun or published and lack files: 1; --missed names each\n"
+    for words, other in (((), ""), (SECOND, "other "), (FIRST, None)):
+        assert report(folder, *words, "--dry-run") == 0
+        said = capsys.readouterr().out
+        assert f" {other}{lacking}" in said if other is not None else lacking not in said, said
     rows = (folder / "rows.csv").read_text()
     (folder / "rows.csv").write_text(rows + "late,item 1,2026-01-06\n")
     assert f"{RANKING}; a call is refused: " in (said := missed()) and "for other input (dataset plays)" in said, said
@@ -253,9 +258,15 @@ def test_another_privacy_unit_in_the_middle_of_a_horizon_is_told_as_that(
     assert report(folder, *FIRST) == 0
     (folder / "weekly.yaml").write_text(CHARGED.replace("epsilon: 1", "epsilon: 1\n  privacy_unit: user"))
     capsys.readouterr()
-    for words in (SECOND, (*SECOND, "--dry-run")):
-        assert report(folder, *words) == 2
-        [said] = capsys.readouterr().err.splitlines()
+    for words in (SECOND, (*SECOND, "--dry-run"), ("--dry-run",), ("--missed",)):
+        assert report(folder, *words) == (0 if words == ("--missed",) else 2)
+        found = capsys.readouterr()
+        [said] = (line for line in "".join(found).splitlines() if not line.endswith(": missed"))
+        assert (
+            said.startswith("weekly: every call is refused: ") and said in found.out
+            if words == ("--missed",)
+            else not found.out
+        )
         assert (
             "weekly.yaml:15: budget.privacy_unit must be user-window, as in the budget of dataset plays and its" in said
         )
@@ -269,6 +280,9 @@ def test_a_manifest_alone_that_is_lost_is_told_and_stops_nothing(folder: Path, c
     (folder / MANIFEST).unlink()
     (folder / "weekly.yaml").write_text(CHARGED.replace("k: 3", "k: 4"))
     ranking = (folder / RANKING).read_bytes()
+    capsys.readouterr()
+    assert report(folder, "--dry-run") == 0
+    assert "periods that were begun or published and lack files: 1; --missed names each\n" in capsys.readouterr().out
     for _ in range(2):
         capsys.readouterr()
         assert report(folder, "--backfill", "--until", "2026-01-19") == 0
@@ -504,7 +518,7 @@ def test_a_rotated_key_draws_no_old_period_again(folder: Path, capsys: pytest.Ca
 
 
 def test_another_horizon_in_mid_series_is_told(folder: Path, capsys: pytest.CaptureFixture) -> None:
-    """By the dry run: pages then state the promise for that one."""
+    """By the dry run: pages then state the promise for that one. A smaller one leaves out nothing published."""
     text = CHARGED.partition("ledger:")[0].replace("epsilon: 1", "epsilon: 1\n  privacy_unit: user")
     (folder / "weekly.yaml").write_text(text.replace("horizon: 4", "horizon: 1"))
     assert report(folder, *FIRST) == 0
@@ -513,6 +527,13 @@ def test_another_horizon_in_mid_series_is_told(folder: Path, capsys: pytest.Capt
     assert report(folder, *SECOND, "--dry-run") == 0
     signed = "states the promise for 2 windows, also of what was signed for 1\n"
     assert signed in capsys.readouterr().out
+    assert report(folder, *SECOND) == 0
+    (folder / "weekly.yaml").write_text(text.replace("horizon: 4", "horizon: 1"))
+    capsys.readouterr()
+    assert report(folder, *FIRST, "--correction", "1", "--dry-run", "--json") == 0
+    said = json.loads(capsys.readouterr().out)["privacy"]
+    assert report(folder, *FIRST, "--correction", "1") == 0
+    assert said.startswith(promise(read_published(str(folder / "out")).manifest)), said
 
 
 def test_what_may_be_drawn_a_second_time_is_told_where_no_ledger_knows_it(
@@ -532,5 +553,10 @@ def test_what_may_be_drawn_a_second_time_is_told_where_no_ledger_knows_it(
     lost[0].unlink()
     assert said not in told(*FIRST, "--dry-run"), "the other one knows"
     lost[1].unlink()
+    gaps = (
+        "gaps     periods before the last published one of which nothing is here: 1, not counted; --missed names each\n"
+    )
+    assert gaps in told(*SECOND, "--dry-run") and gaps.replace("     ", "  ") in told("--dry-run")
     assert said in told("--missed") and said in told(*FIRST, "--dry-run") and said in told(*FIRST)
+    assert "gaps" not in told("--dry-run")
     assert said not in told(*FIRST), "it is there"

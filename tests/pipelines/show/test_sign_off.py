@@ -297,7 +297,8 @@ def test_every_form_counts_what_a_ledger_alone_still_knows_and_says_where_none_i
         return [" ".join(text.split()) for text in (Path("page.html").read_text(), words.out, sheet.out)]
 
     for said in told():
-        assert "All that is shown here counts: a correction that is not shown adds to these numbers." in said, said
+        unseen = "a correction or a lost period that is not shown adds to these numbers."
+        assert f"All that is shown here counts: {unseen}" in said, said
     with_ledger = told("--ledger", LEDGER)
     for said in with_ledger:
         assert "≤ e^2 · P(A(D′) ∈ S)" in said and "a correction that is still to come adds to these" in said, said
@@ -311,6 +312,30 @@ def test_every_form_counts_what_a_ledger_alone_still_knows_and_says_where_none_i
     for plain, counted in zip(told(), told("--ledger", LEDGER), strict=True):
         assert f"{lost}its cost may be missing from these numbers." in plain, plain
         assert f"{lost}counts in these numbers only as the ledger has charged it." in counted, counted
+
+
+def test_words_name_every_repeat_that_the_sum_counts_of_a_release_of_several_windows() -> None:
+    """Whose windows have files of their own. Of what is lost itself no window is named."""
+    budget()
+    parts = ("weekly/3", "03", "05"), ("weekly/5", "05", "07"), ("weekly/5/correction-1", "05", "07")
+    for name, first, end in (*parts, ("weekly/3/correction-1", "03", "05")):
+        question = asked(name, period=Period.of(f"2026-01-{first}", f"2026-01-{end}", "1d"))
+        facts = {"key_id": question.release.key.key_id(), "fingerprint": "0" * 64}
+        with charge(question.request(dataset="plays", **facts), LEDGER, tell=lambda line: None):
+            published(f"all/{name.replace('/', '-')}", question, "plays", apart=True)
+    kept = [f"all/weekly-{number}" for number in "35"]
+
+    def told(*places: str) -> str:
+        return " ".join(command("show", *places, "--sign-off", "--ledger", LEDGER).out.split())
+
+    both = told(*kept)
+    assert "4 releases, weekly/3 to weekly/5, 2 of them corrections" in both, both
+    assert "budget epsilon 2, delta 0" in both, both
+    days = ", ".join(f"2026-01-0{day} (2 times)" for day in (3, 4, 5, 6))
+    assert f"Published more than once: the windows of {days}. The last is shown" in both
+    assert "the windows of 2026-01-05 (2 times), 2026-01-06 (2 times)." in told(kept[1]), (
+        "and of the others all is lost"
+    )
 
 
 def test_users_may_share_a_hash_under_every_key_of_a_series(tmp_path: Path) -> None:

@@ -622,8 +622,9 @@ def _best_reading(asked: Entry, unit: str, budgets: list[Budget], books: Books) 
             refusals.append(error)
         else:
             found.append((read, used.get(unit)))
-    if not found:  # said in epsilons where those of all charges add up
-        raise refusals[-1 if all(entry.cost.adds_up for entry in books.charges) else 0]
+    if not found:  # said in epsilons where those of all charges add up, and deltas are kept for such
+        plain = all(entry.cost.adds_up for entry in books.charges) and all(budget.kept for budget in budgets)
+        raise refusals[-1 if plain else 0]
     return min(found, key=lambda reading: reading[1] or 0)
 
 

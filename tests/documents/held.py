@@ -236,7 +236,7 @@ raw.parquet, rows, 1
 raw.avro, rows, 1
 latin.csv, kept, 1
 latin.csv, unreadable line, 1
-quoted.csv, kept, 1
+quoted.csv, kept without an agent, 1
 raw.avro, kept, 1
 raw.csv, bot, 1
 raw.csv, kept, 12
@@ -246,9 +246,9 @@ raw.csv, no time, 3
 raw.csv, no user, 1
 raw.csv, time not in 2000 to 2100, 2
 raw.csv, unreadable line, 8
-raw.jsonl, kept, 4
+raw.jsonl, kept without an agent, 4
 raw.jsonl, unreadable line, 10
-raw.parquet, kept, 1
+raw.parquet, kept without an agent, 1
 """
 CLEANING = [Held("import csv", "python", before=dirty_rows, says=f"^{OUTCOMES}$", after=one_spelling)]
 COMMAND_LINE = [

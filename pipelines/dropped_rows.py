@@ -315,6 +315,11 @@ def _add(
     look.rows[uri] += total
     for reason in ("null", "unreadable"):
         lost[reason] += missing.get(reason, 0)
+    for name in columns.names() if missing.get("null") else ():
+        values = (
+            rows.columns[name] if rows.unreadable is None else rows.columns[name].filter(pc.invert(rows.unreadable))
+        )
+        look.notes[uri, f"rows have no {name!r}"] += values.null_count
     if missing.get("unreadable"):
         _add_shapes(look, rows, columns, uri)
         masks = [mask for name in columns.names() for mask in texts_of(rows.columns[name])[1]]

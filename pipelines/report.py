@@ -26,7 +26,15 @@ from private_topk.pipelines.sources.payloads import make_payload
 from private_topk.pipelines.sources.source import Source
 from private_topk.transforms.asked import counts_asked
 from private_topk.transforms.domain import check_columns
-from private_topk.transforms.errors import InputNotReady, InvalidArgument, literal, of_input, printable, verbatim
+from private_topk.transforms.errors import (
+    InputNotReady,
+    InvalidArgument,
+    did_you_mean,
+    literal,
+    of_input,
+    printable,
+    verbatim,
+)
 from private_topk.transforms.history import Step
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.stated import number
@@ -88,6 +96,35 @@ class Report:
             raise InvalidArgument(
                 "expect_rows_at_least", f"must be a whole number of at least 1, got {verbatim(least)}"
             )
+
+    def check_stated(self) -> list[str]:
+        """What inputs that state the group of all their rows leave out, in sentences: groups that no input has, and
+        inputs that count in the ranking of all rows alone.
+
+        Raises InvalidArgument for an input that counts in no ranking at all.
+        """
+        groups, parts = self.question.top_k.groups, self.source.parts()
+        if groups is None or len(self.source.columns.of("group")) != 1:
+            return []
+        stated = {
+            part: value
+            for part in parts
+            for name, value in part.columns.constants
+            if (name,) == part.columns.of("group")
+        }
+        listed = {groups.name(number) for number in range(groups.labels.size)}
+        told = []
+        for part, value in stated.items():
+            if value not in listed:
+                rule = f"of {part.uri} states {value!r}, which is not in the list of groups"
+                if not groups.overall:
+                    raise InvalidArgument(
+                        "constants", verbatim(rule), did_you_mean(value, listed, "leave the input out")
+                    )
+                told.append(f"an input of overall alone: {part.uri}, whose {value!r} is not in the list of groups")
+        if len(stated) == len(parts) and (empty := sorted(listed - {*stated.values()})):
+            told.append(f"no input is of these groups, whose rankings will be noise: {', '.join(empty)}")
+        return told
 
     @property
     def windows(self) -> Period | None:

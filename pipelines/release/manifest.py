@@ -396,10 +396,12 @@ def _is_drawn(was: object, now: object) -> bool:
 
 def series_change(one: Manifest, other: Manifest) -> str | None:
     """What was asked otherwise from one manifest of a series to a later one, in words; None if nothing was."""
+    alike = one.groups and other.groups and one.groups.number == other.groups.number
     was, now = (
         {
             **_facts(each, SeriesFacts),
             "number of groups": each.groups and each.groups.number,
+            "groups": each.groups and each.groups.sha256 if alike else None,
             "overall": each.groups and each.groups.overall or None,
         }
         for each in (one, other)

@@ -339,6 +339,13 @@ class TestTheOperatorsLook:
         told = checked("--show-dropped-rows", rows="*.csv").err
         assert "  of 1 of 2 files of *.csv no row counts (no rows): none.csv\n" in told, told
 
+    def test_columns_that_rows_lack(self, folder: Path) -> None:
+        """Such as a key with another name, in rows that can be read."""
+        lines = ['{"user": "u", "Item": "Tea", "time": "2026-01-06"}\n'] * 120 + ["{\n"] * 130
+        write(folder / "rows.jsonl", "".join([*lines, '{"user": null, "item": "Tea", "time": "2026-01-06"}\n']))
+        told = checked("--show-dropped-rows", rows="rows.jsonl").err
+        assert "  100 or more rows have no 'item'\n" in told and told.count("rows have no") == 1, told
+
     def test_copies_of_a_file(self, folder: Path) -> None:
         """In one input or in several; files without a row that counts are none."""
         (folder / "logs").mkdir()

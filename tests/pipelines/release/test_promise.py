@@ -411,6 +411,7 @@ def test_a_group_more_is_a_change_of_a_series_and_no_other_series() -> None:
     before, after = made(["AT", "CH"]), made(["AT", "CH", "DE"])
     assert series_change(before, after) == "number of groups 2 (now 3)" and series_change(before, before) is None
     assert series_difference(before, after) is None
+    assert series_change(before, made(["AT", "DE"])) == "another list of groups"
     swapped = made(["AT", "CH"], neighbours="replace-one")
     assert series_difference(before, swapped) == "neighbours add-remove (now replace-one)"
     assert series_difference(before, made(["AT", "CH"], max_value=5)) == "another amounts"

@@ -255,6 +255,21 @@ def test_a_constant_of_an_input_is_a_column_as_a_key_of_its_folder_is(tmp_path: 
     ), ready.err
 
 
+def test_a_stated_group_that_is_not_listed_or_missing_is_told_without_a_row(tmp_path: Path) -> None:
+    """In every dry run and by the call; an input that would count nowhere is refused."""
+    inputs, overall = by_country(tmp_path)["mapping"], "  per_user: 8\n  overall: true\n"
+    write(tmp_path / "r.yaml", REPORT.format(inputs=inputs.replace("country: de", "country: De")))
+    for more in ((), ("--dry-run",)):
+        done = command("report", "r.yaml", "--window-end", "2026-01-12", *more)
+        assert done.status == 2 and "'De', which is not in the list of groups: did you mean de?" in done.err, done.err
+    report = REPORT.replace("  per_user: 8\n", overall).format(inputs=inputs.replace("country: de", "country: De"))
+    write(tmp_path / "r.yaml", report)
+    told = [command("report", "r.yaml", "--window-end", "2026-01-12", *more) for more in (("--dry-run",), ())]
+    for said in (told[0].out, told[1].err):
+        assert "an input of overall alone: de.csv, whose 'De' is not in the list of groups" in said, said
+        assert "no input is of these groups, whose rankings will be noise: de, es" in said, said
+
+
 def test_a_constant_is_one_of_several_columns_of_a_group(tmp_path: Path) -> None:
     inputs = by_country(tmp_path)["mapping"]
     for country in ("de", "fr"):

@@ -115,11 +115,14 @@ def arrow_schema(schema: RankingSchema = PLAIN) -> pa.Schema:
 def ranking_rows(rankings: Iterable[Ranking], release_id: str, schema: RankingSchema = PLAIN) -> list[dict[str, Any]]:
     """One row per released item, in order of windows, of groups as listed, and of ranks, or of the domain for a set.
 
-    Raises InvalidArgument for rankings of groups where the schema has none, and the reverse.
+    Raises InvalidArgument for rankings of groups where the schema has none, and the reverse, and for fractions.
     """
-    ordered = in_order(rankings)
+    ordered, rule = in_order(rankings), ""
     if any((ranking.group is not None) != schema.grouped for ranking in ordered):
         rule = "must be RankingSchema(grouped=True) for rankings of groups, and only for those"
+    if not schema.fractional and any(count % 1 for ranking in ordered for count in ranking.noisy_counts or ()):
+        rule = "must be RankingSchema(fractional=True) for noisy sums that have fractions"
+    if rule:
         raise InvalidArgument("schema", rule, "give ranking_rows(...) and the schema of the file the same one")
     rows = (row for ranking in ordered for row in ranking.to_rows())
     typed = ({**row, "item": int(row["item"])} if schema.integers else row for row in rows)

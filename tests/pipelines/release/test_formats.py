@@ -96,6 +96,15 @@ def test_rankings_of_groups_have_no_rows_without_a_group_and_the_reverse(grouped
         ranking_rows([replace(RANKINGS[1], group=None if grouped else "FR")], "id", RankingSchema(grouped=grouped))
 
 
+def test_sums_with_fractions_are_not_cut_to_whole_numbers() -> None:
+    """As Parquet's writer does, without a word."""
+    sums = replace(COUNTED[0], noisy_counts=tuple(count + 0.75 for count in COUNTED[0].noisy_counts or ()))
+    with refused("schema", "must be RankingSchema(fractional=True) for noisy sums that have fractions"):
+        ranking_rows([sums], "id")
+    schema = RankingSchema(fractional=True)
+    assert [row["noisy_count"] for row in ranking_rows([sums], "id", schema)] == list(sums.noisy_counts or ())
+
+
 def test_other_libraries_read_every_format() -> None:
     rows = ranking_rows(RANKINGS, "id")
     items = [row["item"] for row in rows]

@@ -63,10 +63,10 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
     accepted: list[tuple[Report, Sequence[tuple[str, str]], bool]] = []
     facts: list[tuple[str, str]] = [] if numbers else list(report.prospects())
     for number in numbers:
-        if report.is_of_another_key(number) and report.published(number):
-            told = (
-                f"published before under another release key, in {printable(report.uri(number))}; rows are not compared"
-            )
+        other = report.is_of_another_key(number)
+        if (other or report.is_known_by_correction(number)) and report.published(number):
+            told = f"published before{' under another release key' * other}, in {printable(report.where(number))}"
+            told += "; rows are not compared"
             facts += [("release", told), *report.lacking(number)]
         else:
             report.dry_run(number, lambda *found: accepted.append(found))
@@ -127,7 +127,7 @@ def _publish_one(report: ScheduledReport, number: int, arguments: Namespace) -> 
     if arguments.json:
         print_json(_document(report, [_as_json(report, number, _BEFORE[not published])]))
     elif not published:
-        print(f"{report.name}, {report.words(number)}: published before, in {printable(report.uri(number))}")
+        print(f"{report.name}, {report.words(number)}: published before, in {printable(report.where(number))}")
 
 
 def _go_through(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace) -> None:

@@ -43,7 +43,7 @@ Fact = tuple[str, str]
 
 _ANY = "0" * 64
 """The fingerprint of rows that are still to come."""
-_LOST = ", of which not all files are here"
+_LOST = ", of which the ranking or its manifest is not here"
 _NEARBY = 4
 """How many periods before one are looked at for the last that was published: some may be missing."""
 
@@ -266,15 +266,14 @@ class ScheduledReport(Periods):
         """How many periods but the asked one were begun, as their files or the ledger tell, and are not whole; and
         without a ledger of how many before the last published one nothing tells that they were.
         """
-        lack, gone, first = 0, 0, Periods(self._file)
+        lack, gone = 0, 0
         with self._pointing():
             charged = {each.release_id for each in self._charges() if self.state is None}  # a series has one charge
             known = 0 if self.account is not None or self.state is not None else self._newest or 0
             for number in set(range(self.schedule.ended(now()))) - {asked}:
-                name = first.release_id(number)
-                found = sink_for(first.options(number), watch=self.watches).lying(first.windows(number), name) or ()
-                begun = name in charged or bool(self._places_of_publications(number))
-                lack += begun and not all(each.windows for each in found)
+                begun = self.release_id(number, None) in charged or bool(self._places_of_publications(number))
+                lying = (place for each in self._publications(number) for place in self._lying(each, number))
+                lack += begun and not all(place.windows for place in lying)
                 gone += not begun and number < known
         more = "--missed names each"
         if lack:
@@ -431,12 +430,22 @@ class ScheduledReport(Periods):
                 remedy += "publish a {correction}, which costs" if self._correction is None else ANOTHER_RELEASE
                 raise InvalidArgument("release_key", rule, remedy)
             self._check_adopted(number)
+            if self.is_known_by_correction(number):
+                rule = f"lacks the files of {verbatim(self.release_id(number))}, which was corrected"
+                raise InvalidArgument("output", rule, "bring them back from a copy: nothing else tells what was asked")
             if self.state is not None:
                 report = _at_step(report, self._step(self.state, report.question, number), report.source)
             kept = (*report.kept, self._file.document.path)
             report = replace(report, kept=kept, corrects=self._corrected(number))
         with self._pointing("runner.options"):
             return report, launch_of(runner, words, streaming=not report.source.bounded)
+
+    def is_known_by_correction(self, number: int) -> bool:
+        """Whether nothing but a correction tells that a period was published, so that nothing tells what was asked."""
+        if self.account is not None or self._places(self, number):
+            return False
+        manifests = [place.pair.manifest for place in self._places_of_publications(number)]
+        return self.release_id(number) in {one.release_id for each in manifests if each for one in each.corrects}
 
     def _step(self, folder: str, question: Question, number: int) -> KeptStep:
         """A step of a report to date, with what was counted before it.
@@ -526,18 +535,31 @@ class ScheduledReport(Periods):
                     rule = f"{verbatim(each.path)} exists and is kept, since it is not {verbatim(name)}"
                     raise InvalidArgument("output", rule, "move it, or change {output}")
             if not all(each.windows or each.lost_manifest for each in found):
-                # What another key has published cannot be drawn again, so that its correction stands for it.
+                # What cannot be drawn again is published where its correction, which stands for it, is.
                 corrected = self._correction is None and any(
                     each.windows for each in self._places_of_publications(number) if each.release != name
                 )
-                if not (corrected and self.is_of_another_key(number)):
+                other = self.is_of_another_key(number)
+                if not (corrected and (other or self.is_known_by_correction(number))):
                     return False
-                told = "is lost, and its correction stands for it: bring it back from a copy, or call this period with"
+                told = "is lost, and its correction stands for it: bring it back from a copy"
+                told += ", or call this period with the key of that time" * other
                 for each in found:
-                    self._tell_once(f"{self.name}: {each.path} {told} the key of that time")
+                    self._tell_once(f"{self.name}: {each.path} {told}")
                 return True
             manifests = list(self._manifests(number, found))
+            if self._correction is None and self.account is None:
+                self._tell_lost_corrections(number)
             return self._noted(name, {None if each is None else each.key_id for each in manifests})
+
+    def _tell_lost_corrections(self, number: int) -> None:
+        """Tell which corrections of a period have lost one of their files, where no ledger knows them."""
+        for each in self._publications(number)[1:]:
+            lying = self._lying(each, number)
+            list(self._manifests(number, lying))
+            for place in lying:
+                if not (place.windows or place.lost_manifest):
+                    self._tell_once(f"{self.name}: the ranking {place.path} is lost: bring it back from a copy")
 
     def is_of_another_key(self, number: int) -> bool:
         """Whether a period was published, as its manifest or the ledger knows, but not under the key at hand."""
@@ -591,9 +613,19 @@ class ScheduledReport(Periods):
 
     def _places(self, periods: Periods, number: int) -> list[Lying]:
         """The files at the places of a publication of a period: the first, or a correction."""
-        options = periods.options(number)
-        found = sink_for(options, watch=self.watches).lying(periods.windows(number), periods.release_id(number))
-        return [place for place in found or () if place.of == "this release"]
+        return [place for place in self._lying(periods, number) if place.of == "this release"]
+
+    def _lying(self, periods: Periods, number: int) -> Sequence[Lying]:
+        """What is at the places of a publication of a period; nothing of messages."""
+        sink = sink_for(periods.options(number), watch=self.watches)
+        return sink.lying(periods.windows(number), periods.release_id(number)) or ()
+
+    def where(self, number: int) -> str:
+        """The place of a published period: of its first publication, or where that is lost, of a correction."""
+        made = (
+            each for each in self._publications(number) if any(place.windows for place in self._places(each, number))
+        )
+        return next((each.uri(number) for each in made), self.uri(number))
 
     def _check_adopted(self, number: int) -> None:
         """Raise InvalidArgument if the ledger lacks what is published of a period up to this one."""

@@ -155,12 +155,13 @@ def _change(privacy: PrivacyFacts, reach: str) -> str:
 
 
 def _bound(privacy: PrivacyFacts) -> str:
-    more = f", except with a probability of at most {number(privacy.delta)}" if privacy.delta else ""
+    outcome = "set of outcomes" if privacy.delta else "outcome"
+    more = f", but for an added probability of at most {number(privacy.delta)}" if privacy.delta else ""
     cases = (
         "in one case as in the other" if privacy.neighbours == "replace-one" else "with them as without, or the reverse"
     )
     much = f" That is a large delta: {TAKE_DELTA}." if privacy.delta > LARGE_DELTA else ""
-    return f"no outcome is more than {_factor(privacy.epsilon)} times as likely {cases}{more}.{much}"
+    return f"no {outcome} is more than {_factor(privacy.epsilon)} times as likely {cases}{more}.{much}"
 
 
 def _factor(epsilon: float) -> str:

@@ -156,7 +156,7 @@ def everywhere(*places: str) -> Iterator[tuple[str, list[tuple[float, float]]]]:
     factor = re.search(r"more than (\S+) times as likely", shown)
     several = re.search(r"a person in all of them is protected by (.*?\d)\. ", shown)
     assert factor and factor[1].startswith("e^"), shown
-    less = re.search(r"except with a probability of at most (\S+)\. ", shown)
+    less = re.search(r"but for an added probability of at most (\S+)\. ", shown)
     of_unit = float(factor[1].removeprefix("e^")), float(less[1]) if less else 0
     yield "words", [of_unit, *([read(several[1])] if several else [])]
     sheet = " ".join(command("show", *places, "--sign-off").out.split())

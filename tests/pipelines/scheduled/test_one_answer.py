@@ -163,7 +163,11 @@ def test_every_call_names_a_correction_whose_files_are_lost(
         assert report(folder, *words) == 0
         said = "".join(capsys.readouterr())
         where = f"{folder}/out/weekly-2026-01-05.correction-1.csv"
-        why = ": this promise counts that" if words == calls[0] else f", of which not all files are here: {where}"
+        why = (
+            ": this promise counts that"
+            if words == calls[0]
+            else f", of which the ranking or its manifest is not here: {where}"
+        )
         return said.count(f"The ledger has charged {base}/correction-1 too{why}.\n")
 
     (folder / "weekly.yaml").write_text(CHARGED.replace("epsilon: 1", "epsilon: 0.5"))
@@ -322,11 +326,9 @@ def test_a_lost_manifest_is_brought_back_where_the_ledger_does_not_know_the_end(
     assert all_files(folder)[Path(RANKING).name] == before[Path(RANKING).name]
 
 
-@pytest.mark.parametrize("ledger", [True, False])
-def test_a_lost_correction_that_is_drawn_again_corrects_no_later_one(folder: Path, ledger: bool) -> None:
+def test_a_lost_correction_that_is_drawn_again_corrects_no_later_one(folder: Path) -> None:
     """Two that name each other would both be taken for corrected, and count in no promise."""
-    text = CHARGED.replace("epsilon: 1", "epsilon: 0.5")
-    (folder / "weekly.yaml").write_text(text if ledger else text.partition("ledger:")[0])
+    (folder / "weekly.yaml").write_text(CHARGED.replace("epsilon: 1", "epsilon: 0.5"))
     for more in ((), ("--correction", "1"), ("--correction", "2")):
         assert report(folder, *FIRST, *more) == 0
     before, promised = all_files(folder), read_published(str(folder / "out")).manifest
@@ -334,6 +336,48 @@ def test_a_lost_correction_that_is_drawn_again_corrects_no_later_one(folder: Pat
         path.unlink()
     assert report(folder, *FIRST, "--correction", "1") == 0
     assert all_files(folder) == before and read_published(str(folder / "out")).manifest == promised
+
+
+def test_what_only_a_correction_tells_of_is_not_drawn_again(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    """It names the id and the cost of what it corrects, and not the question: a second answer would go by one id."""
+    text = CHARGED.partition("ledger:")[0].replace("epsilon: 1", "epsilon: 0.5")
+    (folder / "weekly.yaml").write_text(text)
+    for more in ((), ("--correction", "1"), ("--correction", "2")):
+        assert report(folder, *FIRST, *more) == 0
+    promised = read_published(str(folder / "out")).manifest
+    for path in (*(folder / "out").glob("*05.manifest*"), *(folder / "out").glob("*05.csv")):
+        path.unlink()
+    (folder / "weekly.yaml").write_text(text.replace("epsilon: 0.5", "epsilon: 0.25"))
+    before, told = (
+        all_files(folder),
+        f"{RANKING} is lost, and its correction stands for it: bring it back from a copy\n",
+    )
+    for words in (FIRST, (*FIRST, "--dry-run"), ("--backfill", "--until", "2026-01-12"), ("--missed",)):
+        capsys.readouterr()
+        assert report(folder, *words) == 0 and told in capsys.readouterr().err, words
+    for path in (folder / "out").glob("*.correction-1.*"):
+        path.unlink()
+    for more in ((), ("--dry-run",)):
+        assert report(folder, *FIRST, "--correction", "1", *more) == 2
+        assert "correction-1, which was corrected: bring them back" in " ".join(capsys.readouterr().err.split())
+    assert all_files(folder).items() <= before.items()
+    assert read_published(str(folder / "out")).manifest == promised
+
+
+@pytest.mark.parametrize(("lost", "told"), [(".manifest.json", "the manifest of"), (".csv", "the ranking")])
+def test_a_correction_that_has_lost_a_file_is_told_without_a_ledger(
+    folder: Path, capsys: pytest.CaptureFixture, lost: str, told: str
+) -> None:
+    (folder / "weekly.yaml").write_text(CHARGED.partition("ledger:")[0])
+    for more in ((), ("--correction", "1")):
+        assert report(folder, *FIRST, *more) == 0
+    for path in (folder / "out").glob(f"*.correction-1{lost}"):
+        path.unlink()
+    capsys.readouterr()
+    assert report(folder, "--dry-run") == 0
+    assert "periods that were begun or published and lack files: 1; --missed names each" in capsys.readouterr().out
+    assert report(folder, "--missed", "--until", "2026-01-12") == 0
+    assert f"{told} {folder}/out/weekly-2026-01-05.correction-1.csv is lost" in capsys.readouterr().err
 
 
 def test_a_correction_is_a_publication_of_its_own(folder: Path, capsys: pytest.CaptureFixture) -> None:

@@ -78,8 +78,10 @@ def _show(arguments: Namespace, others: list[str]) -> None:
     if arguments.html:
         _write_page(report, arguments)
     elif arguments.json:
-        print_json({"manifest": _manifest(report), "rows": [dict(row) for row in report.rows]})
-        for sentence in (*what_is_lost(report), *books[1:]):  # the other forms tell it themselves
+        lost = [*what_is_lost(report), *books[1:]]
+        document = {"manifest": _manifest(report), "rows": [dict(row) for row in report.rows]}
+        print_json({**document, "lost": lost} if lost else document)
+        for sentence in lost:  # the other forms tell it themselves
             print(sentence, file=sys.stderr)
     elif arguments.sign_off:
         print(*sheet(report, books), sep="\n")

@@ -378,6 +378,8 @@ def test_a_correction_that_has_lost_a_file_is_told_without_a_ledger(
     assert "periods that were begun or published and lack files: 1; --missed names each" in capsys.readouterr().out
     assert report(folder, "--missed", "--until", "2026-01-12") == 0
     assert f"{told} {folder}/out/weekly-2026-01-05.correction-1.csv is lost" in capsys.readouterr().err
+    [sentence] = json.loads(command("show", str(folder / "out"), "--json").out)["lost"]
+    assert "weekly-2026-01-05.correction-1" in sentence
 
 
 def test_a_correction_is_a_publication_of_its_own(folder: Path, capsys: pytest.CaptureFixture) -> None:

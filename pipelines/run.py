@@ -168,7 +168,7 @@ def run(
     once_checked()
     with _alone(report):
         running = _Running(report, launch.listening() if report.source.live else launch, again)
-        with running.pipeline(show_exact_counters) as pipeline, running.ending(), running.charged():
+        with running.ending(), running.pipeline(show_exact_counters) as pipeline, running.charged():
             return running.publish(pipeline, say, health_file)
 
 
@@ -184,8 +184,8 @@ class _Running:
     """A report that is being run: its pipeline, its charge, its job, and its end."""
 
     job: PipelineResult | None = None
-    started = False
-    """Whether something may have been drawn, or charged."""
+    started = asked = False
+    """Whether something may have been drawn, or charged; and whether a ledger was asked to."""
 
     def __init__(self, report: Report, launch: Launch, again: str) -> None:
         self._report, self._launch, self._again, self._live = report, launch, again, RunState()
@@ -215,7 +215,6 @@ class _Running:
     @contextmanager
     def charged(self) -> Iterator[None]:
         """The charge to the report's account, if it has one, around what is run inside."""
-        check_signals()  # a library may have swallowed one while it was loaded
         report, request = self._report, self._request
         if report.question.reason is not None:
             name = report.question.asked.mechanism.about.name
@@ -231,6 +230,8 @@ class _Running:
         if why is not None:  # told before the charge, since it cannot be put right after it
             rule = InvalidArgument(why.field, why.rule)
             tell_operator(f"if this run ends early, its charge stays and it cannot be finished: {rule}")
+        check_signals()  # a library may have swallowed one
+        self.asked = True
         # How to go on is told by this run, with what is published: the charge need not say it.
         with charge(request, report.account.books, resume="", check=lambda made: check_repeat(report, made.outcome)):
             self.started = True
@@ -251,6 +252,7 @@ class _Running:
                     told = f"all {windows:,} windows are published in {uri}: nothing is left to do"
                     say(Line(told, event="standing", published=windows, of=windows))
                 return Done(report, None, False)
+            check_signals()
             self.started = True
             self.job = pipeline.run()
             self.job.wait_until_finish()
@@ -269,6 +271,10 @@ class _Running:
             stop, told = interruption_in(error), told_by(error)
             if isinstance(told, InvalidArgument) and stop is None and not self.started:
                 raise told from None
+            if not self.started and not self.asked:
+                if stop is None:
+                    raise
+                raise Interrupted("this run has charged and published nothing", stop) from None
             with redirect_stderr(io.StringIO()):  # workers fail while the job ends
                 state = f"{self._ended(told)}{self._charge_stays()}"
             if stop is not None:

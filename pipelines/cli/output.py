@@ -12,8 +12,8 @@ import select
 import signal
 import sys
 import traceback
-from collections.abc import Callable
-from contextlib import redirect_stderr
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
 from datetime import datetime
 from fractions import Fraction
 from typing import Any, NoReturn, TextIO
@@ -85,14 +85,19 @@ def run_command(command: Callable[[], object]) -> int:
         command: returns whether it did more than to print. Otherwise output that is lost is a failure.
     """
     logged = logging.root.manager.disable
-    logging.disable(logging.ERROR)  # runners log what a worker raised, whose text may hold data
+    did_more: object = None
     try:
-        did_more = command()
-        sys.stdout.flush()
+        logging.disable(logging.ERROR)  # runners log what a worker raised, whose text may hold data
+        try:
+            did_more = command()
+            sys.stdout.flush()
+        finally:
+            logging.disable(logged)
     except (Exception, KeyboardInterrupt) as error:
-        return report_error(_or_signal(error))
-    finally:
-        logging.disable(logged)
+        stop = _or_signal(error)
+        if did_more and isinstance(stop, KeyboardInterrupt):
+            stop = Interrupted("all was done before", stop)
+        return report_error(stop)
     lost = _LOST.get(1)
     if lost is None or lost.errno == errno.EPIPE:  # whoever read our output has seen enough
         return DONE
@@ -100,6 +105,15 @@ def run_command(command: Callable[[], object]) -> int:
     with level("error"):
         print(f"private-topk: {done}standard output cannot be written: {lost.strerror}", file=sys.stderr)
     return DONE if did_more else FAILED
+
+
+@contextmanager
+def telling(state: str) -> Iterator[None]:
+    """Let a signal inside end the command with a word on how it stands."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        raise Interrupted(state, stop) from None
 
 
 def report_error(error: BaseException, about: str = "private-topk: ") -> int:

@@ -247,6 +247,51 @@ def test_a_signal_in_the_midst_of_a_row_is_no_failure(folder: Path, sent: str, h
     assert f"private-topk: {word}; nothing is published." in done.stderr and "secret" not in done.stderr
 
 
+_HIT_WHILE = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+from private_topk.pipelines import run
+from private_topk.pipelines.cli import main, show
+from private_topk.pipelines.cli.output import exit_process
+from private_topk.pipelines.process import install_signal_handlers
+
+where, name, swallowed = {"run": run, "show": show}[sys.argv[1]], sys.argv[2], sys.argv[3] == "swallowed"
+original = getattr(where, name)
+
+def hit(*given):
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+    except KeyboardInterrupt:
+        if not swallowed:
+            raise
+    return original(*given)
+
+install_signal_handlers()
+setattr(where, name, hit)
+exit_process(main(sys.argv[4:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("hit", "charged", "said"),
+    [
+        ("run weak_promise raised", [], "this run has charged and published nothing"),
+        ("run weak_promise swallowed", [], "this run has charged and published nothing"),
+        ("run check_all_published raised", ["failed"], "all is published in out.avro. To finish"),
+        ("show show_rows raised", ["released"], "all is published"),
+    ],
+)
+def test_a_signal_says_what_was_charged_and_published_by_then(
+    folder: Path, hit: str, charged: list[str], said: str
+) -> None:
+    words = "run --input=in/rows.csv --domain=items.txt --mechanism=joint --k=2 --epsilon=1 --output=out.avro".split()
+    command = [sys.executable, "-c", _HIT_WHILE, *hit.split(), *words, *CHARGED, "--release-key=file:key"]
+    done = subprocess.run([*command, "--release-id=x"], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 130 and f"private-topk: interrupted; {said}" in done.stderr, done.stderr
+    assert [entry.outcome for entry in Ledger("sqlite:///b.db").read().charges] == charged
+    assert (folder / "out.avro").exists() is ("is published" in said)
+
+
 def test_a_signal_before_anything_has_begun_says_no_more_than_that() -> None:
     def stop() -> None:
         raise Stopped(signal.SIGTERM)

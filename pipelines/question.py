@@ -324,6 +324,6 @@ def declared_period(options: Options) -> Period | None:
     for name in ("slide", "time_zone", "time_column", "time_unit"):
         if period is None and name in options:
             raise InvalidArgument(
-                name, "is of the windows of a period: give {period_from} and {period_to} too, or leave it out"
+                name, "applies to windows of a period only", "give {period_from} and {period_to} too, or leave it out"
             )
     return period

@@ -153,7 +153,9 @@ def _read(path: str) -> _Content:
     except KeyError:  # a table, of something else
         raise InvalidArgument("", f"{verbatim(path)} is no ranking of ours", "it has other columns") from None
     except Exception as error:  # every format raises its own kinds
-        raise InvalidArgument("", f"{verbatim(path)} cannot be read: {type(error).__name__}") from None
+        rule = f"{verbatim(path)} is no ranking of ours, or is damaged"
+        remedy = f"its format cannot be decoded ({type(error).__name__}): bring it back from a copy"
+        raise InvalidArgument("", rule, remedy) from None
     missing = [name for name in _NEEDED if rows and name not in rows[0]]
     missing += ["item"] if rows and not columns_in(rows[0])[1] else []
     if missing:

@@ -133,7 +133,7 @@ def test_without_its_manifest_nothing_is_promised(published: Path, tmp_path: Pat
         (["show", "none.avro"], "none.avro does not exist: check the path"),
         (["show", "plain.txt"], "plain.txt is no ranking"),
         (["show", "rows.csv"], "rows.csv is no ranking of ours: it has "),
-        (["show", "broken.avro"], "broken.avro cannot be read: "),
+        (["show", "broken.avro"], "broken.avro is no ranking of ours, or is damaged: its format"),
         (["show", "changed.csv"], "is not the file that its manifest is of: one of the two was changed"),
         (["show", "odd.csv"], "odd.manifest.json is no manifest"),
         (

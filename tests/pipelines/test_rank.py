@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import fields, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -344,6 +344,31 @@ MISTAKES: dict[str, tuple[object, dict[str, Any], str, str]] = {
         {},
         "item",
         "whole numbers or UUIDs, got double: cast it",
+    ),
+    **{
+        f"categories that are {name}": (
+            pd.DataFrame({"listener": SECRET, "track": pd.Series([value] * 100).astype("category")}),
+            {},
+            "item",
+            f"texts, whole numbers or UUIDs, got {told}",
+        )
+        for name, value, told in (
+            ("dates", date(2026, 1, 5), "date: write it as text"),
+            ("tuples", ("a", "b"), "tuple: write it as text"),
+            ("decimals", Decimal("1.5"), "Decimal: cast it to whole numbers"),
+        )
+    },
+    "objects that are no times": (
+        pd.DataFrame({"listener": SECRET, "track": "b", "time": pd.Series([time(10)] * 100)}),
+        {"period": PERIOD},
+        "time",
+        "numbers or ISO 8601 texts, got time: convert it to timestamps or to ISO 8601 texts",
+    ),
+    "objects that are no amounts": (
+        pd.DataFrame({"listener": SECRET, "track": "b", "value": pd.Series([date(2026, 1, 5)] * 100)}),
+        {"max_value": 5},
+        "value",
+        "amounts must be numbers, got date: convert it to numbers",
     ),
     "a frame with one column twice": (
         pd.DataFrame([["a", "b", "c"]], columns=["listener", "listener", "track"]),

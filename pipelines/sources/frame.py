@@ -268,6 +268,8 @@ def _of_polars(rows: pl.DataFrame | pl.LazyFrame, columns: Columns) -> dict[str,
 
 
 def _of_pandas(column: Any, is_label: bool) -> Any:  # noqa: ANN401 - a series or an index
+    if hasattr(column, "sparse"):
+        return _of_pandas(column.sparse.to_dense(), is_label)
     if column.dtype == object:
         return _Texts(column.to_numpy(), is_label)
     if column.dtype.name == "category":

@@ -43,7 +43,7 @@ class RankRows(beam.PTransform):
         release_key, release_id: file:PATH, env:NAME or gcp-secret:..., and a public name, to repeat a release.
         parameters: the mechanism's other parameters, such as {"delta": 1e-6}.
         period: the declared windows of the rows' event times, such as {"from": "2026-01-05", "to": "2026-02-02",
-            "window": "7d"}; also every and time_zone, as on the command line. Rows that are windowed need it.
+            "window": "7d"}; also slide, to_date and time_zone, as on the command line. Rows that are windowed need it.
         reveal_active_windows, exact_counters: as `PrivateTopK` has them.
         value: the name of a field of amounts, which are added up in place of users; needs `max_value`.
         max_value, value_resolution: the most that one user adds to an item, and the unit of which it is a multiple.

@@ -299,6 +299,8 @@ class Rankings:
     @by_signature
     def html(self, title: str = "") -> str:
         """A page that stands alone, to be passed on. The `title` says what is ranked."""
+        if not isinstance(title, str):
+            raise InvalidArgument("title", f"must be a text, got {type(title).__name__}")
         return page(replace(self.report(), heading=title))
 
     @partial(by_signature, argument=lambda field: "path" if field == "output" else field)

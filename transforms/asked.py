@@ -195,9 +195,11 @@ def _groups_of(asked: Mapping[str, Any]) -> Groups | None:
     own = {name: asked[name] for name in ("groups_per_user", "overall") if asked.get(name, False) is not False}
     for name in own:
         if groups is None:
-            raise InvalidArgument(name, "needs {groups}: the public list of groups")
+            remedy = "give it, also where {domain} has a list for each group"
+            raise InvalidArgument(name, "needs {groups}: the public list of groups", remedy)
         if isinstance(groups, Groups):
-            raise InvalidArgument(name, "must be left out", "the Groups of {groups} have their own")
+            its = "per_user=2" if name == "groups_per_user" else "overall=True"
+            raise InvalidArgument(name, "must be left out", f"the Groups of {{groups}} have it: Groups(..., {its})")
     return None if groups is None else Groups.of(groups, own.get("groups_per_user", 1), own.get("overall", False))
 
 

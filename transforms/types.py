@@ -153,7 +153,7 @@ KINDS: tuple[Kind, ...] = (
         pa.types.is_floating,
         None,
         "the same",
-        "itself, NaN missing",
+        "itself, NaN dropped",
         "halffloat, float, double",
         "float, double",
         "float, and numpy's",

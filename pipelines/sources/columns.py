@@ -19,7 +19,7 @@ from private_topk.transforms.metric import NUMERAL, as_numbers
 from private_topk.transforms.types import Meaning, is_binary, is_text, kind_of, rule_of, type_name, written_out
 
 ROLES = ("user", "item", "time", "value", "group")
-_MEANINGS: dict[str, Meaning] = {"time": "time", "value": "amount"}
+MEANINGS: dict[str, Meaning] = {"time": "time", "value": "amount"}
 """The kinds of values in columns that hold no labels, by the role of the column."""
 
 UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
@@ -134,7 +134,7 @@ class Columns:
             where: the file or the schema that has the column; empty for a table in memory.
             called: the type in the words of whoever wrote the column.
         """
-        broken = rule_of(_MEANINGS.get(role, "label"), kind, called)
+        broken = rule_of(MEANINGS.get(role, "label"), kind, called)
         if broken is not None:
             opening = f"{where}: column {name!r} cannot be used" if where else f"cannot be the column {name!r}"
             raise InvalidArgument("" if where else role, verbatim(f"{opening}: {broken.rule}"), verbatim(broken.remedy))

@@ -4,7 +4,7 @@ The kind of table is recognised by its methods, so no library has to be installe
 offer their columns as Arrow's. The type of a column is public, and a column of a type that cannot be read is refused. A
 column of Python objects has no type: it is read as texts, each value by itself, and a row with an unreadable value is
 dropped. Arrow would infer one type for all, so that one user's value could change those of others. A column of many
-objects, none of which is of a class that can be a label, is refused like a type: no row could be read, whoever's it is.
+objects, none of which is of a class that can be read so, is refused like a type: no row could be read, whoever's it is.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ import pyarrow as pa
 from polars import selectors
 
 from private_topk.pipelines.release.identity import fingerprint, identity_of, not_in_fingerprint
-from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, block_of, is_int64
+from private_topk.pipelines.sources.columns import MEANINGS, Columns, Rows, as_bytes, block_of, is_int64
 from private_topk.pipelines.sources.names import check_names
 from private_topk.pipelines.sources.source import BlockReader, DroppedRowsByReason, Source
 from private_topk.runners import Launch
 from private_topk.transforms.completeness import with_receipt
 from private_topk.transforms.errors import InvalidArgument, crosses, verbatim
 from private_topk.transforms.release import ReleaseKey
-from private_topk.transforms.types import is_missing, is_text, kind_of, kind_of_class, label_of
+from private_topk.transforms.types import Meaning, is_missing, is_text, kind_of, kind_of_class, label_of
 from private_topk.transforms.windows import Period
 
 if TYPE_CHECKING:
@@ -233,10 +233,10 @@ def table_of(rows: Any, columns: Columns) -> pa.Table:  # noqa: ANN401 - whateve
         column = arrays[name]
         if not isinstance(column, _Texts):
             columns.check(role, name, column.type)
-        elif column.no_label is not None:
-            kind = kind_of_class(column.no_label)  # all else that is no label must be written as text, like a date
+        elif (misfit := column.misfit(MEANINGS.get(role, "label"))) is not None:
+            kind = kind_of_class(misfit)  # all other labels must be written as text, like truths
             numbers = kind is not None and kind.counts
-            columns.check(role, name, pa.float64() if numbers else pa.date32(), called=column.no_label.__name__)
+            columns.check(role, name, pa.float64() if numbers else pa.bool_(), called=misfit.__name__)
     return pa.table({name: column.texts if isinstance(column, _Texts) else column for name, column in arrays.items()})
 
 
@@ -268,6 +268,8 @@ def _of_polars(rows: pl.DataFrame | pl.LazyFrame, columns: Columns) -> dict[str,
 
 
 def _of_pandas(column: Any, is_label: bool) -> Any:  # noqa: ANN401 - a series or an index
+    if hasattr(column, "sparse"):
+        return _of_pandas(column.sparse.to_dense(), is_label)
     if column.dtype == object:
         return _Texts(column.to_numpy(), is_label)
     if column.dtype.name == "category":
@@ -284,29 +286,30 @@ def _of_pandas(column: Any, is_label: bool) -> Any:  # noqa: ANN401 - a series o
 
 
 class _Texts:
-    """A column of Python objects as texts, null where a value is missing, and not UTF-8 where it is unreadable.
-
-    Attributes:
-        no_label: the class of the first object, in a column of labels, and of 100 rows or more, none of whose objects
-            is of a class that can be one; else None.
-    """
-
-    no_label: type | None = None
+    """A column of Python objects as texts, null where a value is missing, and not UTF-8 where it is unreadable."""
 
     def __init__(self, values: Sequence[Any], is_label: bool) -> None:
-        classes = set(map(type, values))
-        if is_label and len(values) >= _MANY and not any(map(_can_be_label, classes)):
-            self.no_label = next((type(value) for value in values if not is_missing(value)), None)
-        if classes <= {str, float, type(None)}:  # as most columns are, NaN for what is missing
+        self._values = values
+        if set(map(type, values)) <= {str, float, type(None)}:  # as most columns are, NaN for what is missing
             with suppress(pa.ArrowException, UnicodeEncodeError):
                 self.texts = pa.array(values, pa.large_string(), from_pandas=True)
                 return
         self.texts = pa.array([_text(value, is_label) for value in values], pa.large_binary())
 
+    def misfit(self, meaning: Meaning) -> type | None:
+        """The class of the first object, in a column of 100 rows or more, none of whose objects is of a class that can
+        mean that; else None. Of categories, all objects that there are.
+        """
+        if len(self.texts) < _MANY or any(_can_mean(value, meaning) for value in self._values):
+            return None
+        return next((type(value) for value in self._values if not is_missing(value)), None)
 
-def _can_be_label(cls: type) -> bool:
-    kind = None if cls is type(None) else kind_of_class(cls)
-    return kind is not None and kind.label is not None
+
+def _can_mean(value: Any, meaning: Meaning) -> bool:  # noqa: ANN401
+    if meaning == "label" and isinstance(value, Decimal):  # of which each value says whether it is whole
+        return _text(value, True) not in (None, _UNREADABLE)
+    kind = None if value is None else kind_of_class(type(value))
+    return kind is not None and kind.means(meaning) is not None
 
 
 def _text(value: Any, is_label: bool) -> bytes | None:  # noqa: ANN401

@@ -76,6 +76,8 @@ def test_python_and_beam_yaml_take_no_k(folder: Path) -> None:
     )
     assert 5 <= len(found.items) < 10 and "all above a threshold" in found.html()
     assert "<h1>Drinks, " in found.html(title="Drinks")
+    with refused("title", "must be a text, got int"):
+        found.html(title=7)
     with refused("k", "must be given for joint"):
         rank(pl.read_csv(folder / "rows.csv"), None, "joint", ["a"], epsilon=1)
     RankRows(mechanism="weighted-gaussian", epsilon=1.0, parameters={"delta": 1e-6, "max_items_per_user": 20})

@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import fields, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -205,6 +205,7 @@ HOLDERS: dict[str, Callable[[], object]] = {
     "pandas": ROWS.to_pandas,
     "pandas of Arrow": lambda: ROWS.to_pandas(use_pyarrow_extension_array=True),
     "pandas by category": lambda: ROWS.to_pandas().astype({"listener": "category", "track": "category"}),
+    "sparse pandas": lambda: ROWS.to_pandas().astype({"track": pd.SparseDtype(object, ROWS["track"][0])}),
     "categories of polars": lambda: ROWS.with_columns(pl.col("listener", "track").cast(pl.Categorical)),
     "an enum of polars": lambda: ROWS.lazy().with_columns(
         pl.col("listener", "track").cast(pl.Enum(sorted({*ROWS["listener"], *ROWS["track"]})))
@@ -345,6 +346,31 @@ MISTAKES: dict[str, tuple[object, dict[str, Any], str, str]] = {
         "item",
         "whole numbers or UUIDs, got double: cast it",
     ),
+    **{
+        f"categories that are {name}": (
+            pd.DataFrame({"listener": SECRET, "track": pd.Series([value] * 100).astype("category")}),
+            {},
+            "item",
+            f"texts, whole numbers or UUIDs, got {told}",
+        )
+        for name, value, told in (
+            ("dates", date(2026, 1, 5), "date: write it as text"),
+            ("tuples", ("a", "b"), "tuple: write it as text"),
+            ("decimals", Decimal("1.5"), "Decimal: cast it to whole numbers"),
+        )
+    },
+    "objects that are no times": (
+        pd.DataFrame({"listener": SECRET, "track": "b", "time": pd.Series([time(10)] * 100)}),
+        {"period": PERIOD},
+        "time",
+        "numbers or ISO 8601 texts, got time: convert it to timestamps or to ISO 8601 texts",
+    ),
+    "objects that are no amounts": (
+        pd.DataFrame({"listener": SECRET, "track": "b", "value": pd.Series([date(2026, 1, 5)] * 100)}),
+        {"max_value": 5},
+        "value",
+        "amounts must be numbers, got date: convert it to numbers",
+    ),
     "a frame with one column twice": (
         pd.DataFrame([["a", "b", "c"]], columns=["listener", "listener", "track"]),
         {},
@@ -364,10 +390,10 @@ MISTAKES: dict[str, tuple[object, dict[str, Any], str, str]] = {
         "must hand over its columns as Arrow's, and raised InvalidOperationError",
     ),
     "columns that are no arrays": (
-        pd.DataFrame({"listener": pd.arrays.SparseArray([SECRET]), "track": ["b"]}),
+        pd.DataFrame({"listener": [1j], "track": [SECRET]}),
         {},
         "rows",
-        "must hand over its columns as Arrow's, and raised ArrowTypeError",
+        "must hand over its columns as Arrow's, and raised ArrowNotImplementedError",
     ),
     "no time": (ROWS, {"period": PERIOD, "time": "played"}, "time", "'played' is no column of the table"),
     "truths as times": (ROWS, {"period": PERIOD, "time": "true"}, "time", "'true' is no column"),
@@ -482,7 +508,11 @@ def test_a_refusal_is_short_and_swapped_arguments_are_told_apart() -> None:
         ({"value_resolution": 5}, "value_resolution needs max_value"),
         ({"round_counts": 10}, "round_counts needs publish_counts"),
         ({"publish_counts": 1, "publish_counts_delta": 2}, "publish_counts_delta must lie strictly between 0 and 1"),
-        ({"groups_per_user": 2}, "groups_per_user needs groups"),
+        (
+            {"groups_per_user": 2, "domain": {"DE": ["7"]}},
+            "groups_per_user needs groups: the public list of groups: give it, also where domain has a list for each",
+        ),
+        ({"groups_per_user": 2, "groups": Groups(["DE"])}, "the Groups of groups have it: Groups.*per_user=2"),
         ({"domain": ITEMS, "domain_range": "0:9"}, "give domain or domain_range: one of the two"),
         ({"mechanism": Joint(1.0), "parameters": {"kbar": 9}}, "must be left out: Joint"),
         ({"mechanism": "joint", "parameters": {"kbar": 9}}, "kbar does not apply to joint"),

@@ -224,5 +224,5 @@ def test_a_group_of_that_name_is_refused() -> None:
     assert Question.of(1, "joint", ITEMS, epsilon=1, overall=False).asked.groups is None
     with refused("overall", "needs groups"):
         rank(plays(), 1, Joint(1.0), ITEMS, overall=True)
-    with refused("overall", "must be left out", "the Groups of"):
+    with refused("overall", "must be left out", "the Groups of groups have it: Groups(..., overall=True)"):
         rank(plays(), 1, Joint(1.0), ITEMS, groups=Groups(LANDS), overall=True)

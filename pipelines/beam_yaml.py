@@ -139,7 +139,9 @@ def _read(name: str, value: object, options: Mapping[str, Option] = _ROWS) -> An
         return value
     read = options[name].read
     if read is None:  # a flag, in a map of Java's that has texts alone
-        return {"true": True, "false": False}.get(str(value), value)
+        if value not in ("true", "false"):
+            raise ValueError(f"{name} must be true or false, got {value}")
+        return value == "true"
     try:
         return read(str(value))
     except ValueError as error:

@@ -115,7 +115,7 @@ def test_maps_of_texts_mean_what_their_values_do() -> None:
     assert RankRows(**asked, mechanism="joint", parameters={"skew": "1"})._rank.top_k.mechanism.skew == 1
     for wrong, rule in (
         ({"parameters": {"delta": "small"}}, "delta must be a number"),
-        ({"period": period | {"to_date": "yes"}}, "period.to_date must be True or False"),
+        ({"period": period | {"to_date": "yes"}}, "period.to_date must be true or false, got yes"),
         ({"domain": "tea.txt"}, "domain must be a list of items, got a text: give the items, or domain_range"),
     ):
         with pytest.raises(ValueError, match=rule):

@@ -53,6 +53,7 @@ from private_topk.transforms.windows import Period, WindowBounds, from_microseco
 from private_topk.transforms.windows.period import TimeSlices
 
 _KEYS = 16
+_EARLIEST = TimestampCombiner.OUTPUT_AT_EARLIEST
 _TICK = 1000
 """A millisecond: the resolution of timestamps in portable runners."""
 
@@ -86,7 +87,9 @@ class AssignWindows(beam.PTransform):
             return blocks
         if blocks.is_bounded:
             # block with the column time  ->  block of users and items and the numbers of their windows
-            everything = blocks | "Out of the windows" >> WindowInto(GlobalWindows())
+            # At their earliest time: behind a grouping at the end of the global window, rankings, which go back to the
+            # ends of theirs, would be late for what follows, and dropped (Prism).
+            everything = blocks | "Out of the windows" >> WindowInto(GlobalWindows(), timestamp_combiner=_EARLIEST)
             return everything | "Number the windows" >> beam.ParDo(_NumberDoFn(self._period, self._step))
         if _grid(self._period)[0] == _TICK:
             raise InvalidArgument(
@@ -319,7 +322,7 @@ def into_windows(period: Period) -> WindowInto:
         trigger=AfterWatermark(),
         accumulation_mode=discarding,
         allowed_lateness=0,
-        timestamp_combiner=TimestampCombiner.OUTPUT_AT_EARLIEST,
+        timestamp_combiner=_EARLIEST,
     )
 
 

@@ -23,10 +23,13 @@ from apache_beam.runners.portability.prism_runner import PrismRunner
 from apache_beam.transforms.environments import PythonLoopbackEnvironment
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec, TimerSpec, on_timer
+from apache_beam.transforms.window import TimestampedValue
 
+from private_topk import Period, PrivateTopK
 from private_topk.runners import prepare, prism
 from private_topk.runners.flink import FlinkJobRunner
 from private_topk.runners.portable import LoopbackRunner, ThreadWorkers, serve
+from private_topk.transforms.testing import TrueTopK
 from tests.runners.conftest import Published, Report
 from tests.runners.servers import free_port, module_serving
 
@@ -107,6 +110,18 @@ def test_prism_works_on_a_key_once_at_a_time_however_slow_it_is(prism_binary: Pa
         counts | beam.io.WriteToText(str(tmp_path / "counts"))
     lines = [line for path in tmp_path.glob("counts*") for line in path.read_text().splitlines()]
     assert lines == ["('key', 4)"]
+
+
+def test_rankings_are_not_late_for_a_grouping_behind_them(prism_binary: Path, tmp_path: Path) -> None:
+    """They go to the ends of their windows, which Prism takes for late where rows were grouped at the last moment."""
+    days, launch = Period.of("2026-01-05", "2026-01-08", "1d"), prepare("prism", [f"--prism_location={prism_binary}"])
+    rows = [TimestampedValue(("ana", "tea"), days.start.timestamp())]
+    with beam.Pipeline(runner=launch.runner, options=launch.options) as pipeline:
+        rankings = pipeline | beam.Create(rows) | PrivateTopK(1, TrueTopK(), ["tea", "cake"], period=days)
+        grouped = rankings | beam.Map(lambda ranking: ("all", ranking.items[0])) | beam.GroupByKey()
+        _ = grouped | beam.MapTuple(lambda _, items: "".join(items)) | beam.io.WriteToText(str(tmp_path / "top"))
+    lines = [line for path in tmp_path.glob("top*") for line in path.read_text().splitlines()]
+    assert lines == ["tea"] * 3
 
 
 def test_nothing_is_put_together_for_workers_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -503,7 +503,10 @@ def _check_clock(now: datetime, held: Iterable[Entry | Renewal]) -> None:
 
 def _other_input(asked: Entry, earlier: Entry) -> InvalidArgument:
     also = "" if asked.asks_as(earlier) else f", and with {_differing(asked, earlier)}"
-    order, erased = ", also the order of its rows", ", leave what is published as it is if users were erased"
+    order, erased = (
+        ", also the order of its rows",
+        ", bring lost files back from a copy and leave what is published as it is if users were erased",
+    )
     order, erased = ("", "") if asked.stream else (order, erased)
     return InvalidArgument(
         "release_id",

@@ -109,6 +109,14 @@ class Publications(Periods):
                 self._tell_once(f"{self.name}, {self.words(number)}: {told}")
             yield place.pair.manifest
 
+    @cached_property
+    def beyond(self) -> int:
+        """How many periods beyond the horizon, which was longer then, are published."""
+        if self.state is not None:
+            return 0
+        over = range(self.schedule.ended(now()), self.schedule.ended(now(), beyond=True))
+        return sum(bool(self._places_of_publications(number)) for number in over)
+
     def lacking(self, asked: int | None = None) -> Iterator[Fact]:
         """How many periods but the asked one were begun, as their files or the ledger tell, and are not whole; and
         without a ledger of how many before the last published one nothing tells that they were.
@@ -122,10 +130,15 @@ class Publications(Periods):
                 lying = (place for each in self._publications(number) for place in self._lying(each, number))
                 lack += begun and not all(place.windows for place in lying)
                 gone += not begun and number < known
+            beyond = self.beyond
         more = "--missed names each"
+        if beyond:
+            told = f"published periods beyond the horizon of {self.schedule.horizon:,}: {beyond:,}"
+            yield "beyond", f"{told}; they count as before: take a horizon that has them"
         if lack:
             other = "other " if asked is not None else ""
-            yield "missed", f"{other}periods that were begun or published and lack files: {lack:,}; {more}"
+            lost = "" if self.account else ". What a lost manifest has cost is in no number here"
+            yield "missed", f"{other}periods that were begun or published and lack files: {lack:,}; {more}{lost}"
         if gone:
             told = "periods before the last published one of which nothing is here"
             yield "gaps", f"{told}: {gone:,}, not counted; {more}"
@@ -206,9 +219,8 @@ class Publications(Periods):
 
     def where(self, number: int) -> str:
         """The place of a published period: of its first publication, or where that is lost, of a correction."""
-        made = (
-            each for each in self._publications(number) if any(place.windows for place in self._places(each, number))
-        )
+        asked = [self] if self._correction else self._publications(number)
+        made = (each for each in asked if any(place.windows for place in self._places(each, number)))
         return next((each.uri(number) for each in made), self.uri(number))
 
     def _last(self, number: int, most: int) -> Manifest | None:

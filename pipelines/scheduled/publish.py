@@ -365,7 +365,7 @@ class ScheduledReport(Publications):
         if (change := series_change(last, asked)) is not None:
             old, new = (each.privacy and each.privacy.of_all_windows and each.privacy.windows for each in (last, asked))
             signed = f", and states the promise for {new} windows, also of what was signed for {old}"
-            more = signed if old and new and old != new else ""
+            more = signed if old and new and old != new and not self.beyond else ""
             yield "series", f"{last.release_id} was published with {change}: `show` marks where that changed{more}"
         key_id = known_key_id(ReleaseKey.parse(self.options(0)["release_key"]))
         if key_id not in (None, last.key_id):

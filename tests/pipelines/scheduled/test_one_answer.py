@@ -65,7 +65,7 @@ def test_what_was_missed_says_what_a_call_will_do(folder: Path, capsys: pytest.C
     rows = (folder / "rows.csv").read_text()
     (folder / "rows.csv").write_text(rows + "late,item 1,2026-01-06\n")
     assert f"{RANKING}; a call is refused: " in (said := missed()) and "for other input (dataset plays)" in said, said
-    assert "leave what is published as it is if users were erased, or take" in said, said
+    assert "from a copy and leave what is published as it is if users were erased, or take" in said, said
     (folder / "rows.csv").write_text(rows)
     (folder / "weekly.yaml").write_text(CHARGED.replace("k: 3", "k: 4"))
     for said in (missed(), missed("--json")):
@@ -375,11 +375,14 @@ def test_a_correction_that_has_lost_a_file_is_told_without_a_ledger(
         path.unlink()
     capsys.readouterr()
     assert report(folder, "--dry-run") == 0
-    assert "periods that were begun or published and lack files: 1; --missed names each" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "and lack files: 1; --missed names each. What a lost manifest has cost is in no number here" in said
     assert report(folder, "--missed", "--until", "2026-01-12") == 0
     assert f"{told} {folder}/out/weekly-2026-01-05.correction-1.csv is lost" in capsys.readouterr().err
     [sentence] = json.loads(command("show", str(folder / "out"), "--json").out)["lost"]
     assert "weekly-2026-01-05.correction-1" in sentence
+    assert report(folder, *FIRST, "--correction", "1") == 0  # a lost ranking is drawn again
+    assert lost == ".csv" or "published before, in" in (said := capsys.readouterr().out) and "correction-1.csv" in said
 
 
 def test_a_correction_is_a_publication_of_its_own(folder: Path, capsys: pytest.CaptureFixture) -> None:
@@ -576,6 +579,9 @@ def test_another_horizon_in_mid_series_is_told(folder: Path, capsys: pytest.Capt
     assert report(folder, *SECOND) == 0
     (folder / "weekly.yaml").write_text(text.replace("horizon: 4", "horizon: 1"))
     capsys.readouterr()
+    assert report(folder, "--dry-run") == 0
+    said = capsys.readouterr().out
+    assert "published periods beyond the horizon of 1: 1; they count as before" in said and "signed for" not in said
     assert report(folder, *FIRST, "--correction", "1", "--dry-run", "--json") == 0
     said = json.loads(capsys.readouterr().out)["privacy"]
     assert report(folder, *FIRST, "--correction", "1") == 0

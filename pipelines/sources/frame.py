@@ -86,7 +86,7 @@ class Frame(Source):
                 f'say the zone: .dt.tz_localize("{period.zone}") in pandas, .dt.replace_time_zone(...) in polars',
             )
         if not pa.types.is_timestamp(kind) and not getattr(kind_of(kind), "counts", False):
-            told = f"time: texts without a zone are read as UTC, and windows are in {period.zone}"
+            told = f"time: texts and objects without a zone are read as UTC, and windows are in {period.zone}"
             print(told, file=sys.stderr)  # whether there are any is private
 
     def check_runner(self, launch: Launch) -> None:

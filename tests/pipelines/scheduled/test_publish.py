@@ -62,7 +62,8 @@ def test_a_signal_in_a_backfill_tells_what_the_call_had_published(
     capsys.readouterr()
     assert report(folder, "--backfill") == 143 and len(outputs(folder)) == 2
     said = (
-        "earlier periods that this call has published: 2; of 2026-01-19 to 2026-01-26, nothing is published. To finish"
+        "earlier periods that this call has published: 2; of 2026-01-19 to 2026-01-26, this run has charged and "
+        "published nothing"
     )
     assert f"private-topk: terminated; {said}" in capsys.readouterr().err
 

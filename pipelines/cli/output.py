@@ -94,10 +94,9 @@ def run_command(command: Callable[[], object]) -> int:
         finally:
             logging.disable(logged)
     except (Exception, KeyboardInterrupt) as error:
-        stop = _or_signal(error)
-        if did_more and isinstance(stop, KeyboardInterrupt):
-            stop = Interrupted("all was done before", stop)
-        return report_error(stop)
+        if did_more and isinstance(error, KeyboardInterrupt):
+            return report_error(Interrupted("all was done before", error))
+        return report_error(_or_signal(error))
     lost = _LOST.get(1)
     if lost is None or lost.errno == errno.EPIPE:  # whoever read our output has seen enough
         return DONE

@@ -56,7 +56,7 @@ def dry_run(
         yield f"input {number}" if number > 1 else "input", f"{first}{more}: {columns}"
     yield "domain", question.top_k.domain.summary()
     if manifest.groups is not None:
-        yield "groups", "; ".join([of_groups(manifest.groups), *report.check_stated()])
+        yield "groups", "; ".join([of_groups(manifest.groups), *report.check_stated_groups()])
     yield "windows", _windows(report)
     if question.reason is not None:
         yield "mechanism", f"{question.asked.mechanism.about.name} ({question.reason})"

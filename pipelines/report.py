@@ -43,6 +43,7 @@ from private_topk.transforms.windows import Period
 _BYTES_PER_SHARD = 4 << 20
 _MAX_SHARDS = 1 << 16
 _MAX_STATES = 1 << 18
+_NAMED = 10
 _COLUMNS = {  # which an input may have of its own: `Option.own`
     "user_column": "user",
     "item_column": "item",
@@ -97,21 +98,21 @@ class Report:
                 "expect_rows_at_least", f"must be a whole number of at least 1, got {verbatim(least)}"
             )
 
-    def check_stated(self) -> list[str]:
+    def check_stated_groups(self) -> list[str]:
         """What inputs that state the group of all their rows leave out, in sentences: groups that no input has, and
         inputs that count in the ranking of all rows alone.
 
         Raises InvalidArgument for an input that counts in no ranking at all.
         """
         groups, parts = self.question.top_k.groups, self.source.parts()
-        if groups is None or len(self.source.columns.of("group")) != 1:
-            return []
         stated = {
             part: value
             for part in parts
             for name, value in part.columns.constants
             if (name,) == part.columns.of("group")
         }
+        if groups is None or not stated:
+            return []
         listed = {groups.name(number) for number in range(groups.labels.size)}
         told = []
         for part, value in stated.items():
@@ -123,7 +124,9 @@ class Report:
                     )
                 told.append(f"an input of overall alone: {part.uri}, whose {value!r} is not in the list of groups")
         if len(stated) == len(parts) and (empty := sorted(listed - {*stated.values()})):
-            told.append(f"no input is of these groups, whose rankings will be noise: {', '.join(empty)}")
+            more = f" and {len(empty) - _NAMED:,} more" if len(empty) > _NAMED else ""
+            some = ", ".join(empty[:_NAMED])
+            told.append(f"no input is of these groups, whose rankings will be noise: {some}{more}")
         return told
 
     @property

@@ -113,7 +113,7 @@ def check(report: Report, launch: Launch) -> None:
         report.sink.check(report.windows, report.reads(), question.release)
     finished = is_finished(report)
     if not finished:
-        report.check_stated()
+        report.check_stated_groups()
         report.source.check(report.windows)
     if report.source.integer_items:
         check_digits("domain", kind_of(pa.int64()), question.top_k.domain)
@@ -221,7 +221,7 @@ class _Running:
             print(f"mechanism: {name} ({report.question.reason})", file=sys.stderr)
         privacy = None if self._finished else report.manifest.privacy
         with level("warning"):
-            for sentence in (*weak_promise(privacy), *report.check_stated()) if privacy else ():
+            for sentence in (*weak_promise(privacy), *report.check_stated_groups()) if privacy else ():
                 print(f"private-topk: {sentence}", file=sys.stderr)
         if request is None or report.account is None:
             yield

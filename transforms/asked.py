@@ -19,7 +19,7 @@ from private_topk.transforms.mechanisms.choice import AUTO, chosen
 from private_topk.transforms.mechanisms.correlated_gaussian import CorrelatedGaussian
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget, Counts, DrawnCounts, counts_of
 from private_topk.transforms.mechanisms.parameters import check_parameter
-from private_topk.transforms.mechanisms.registry import not_beside_an_object, with_budget
+from private_topk.transforms.mechanisms.registry import check_name, not_beside_an_object, with_budget
 from private_topk.transforms.metric import USERS, Amounts, Score
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
@@ -123,6 +123,7 @@ def answer(
     if isinstance(mechanism, tuple):
         return first_of(lambda name: named(name, True), mechanism), None
     if isinstance(mechanism, Mechanism):
+        check_name(type(mechanism))
         own_delta = {"delta"} & parameters_of(type(mechanism)).keys()
         for name in ("epsilon", *own_delta, "neighbours", "parameters"):
             if name in asked:

@@ -16,7 +16,6 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import Flags, Neighbours, check_k, check_ranks
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget, Counts, DrawnCounts, counts_of, rounded_to
 from private_topk.transforms.mechanisms.parameters import check_parameter
-from private_topk.transforms.mechanisms.registry import check_name
 from private_topk.transforms.metric import USERS, Score, Weights
 from private_topk.transforms.release import NoiseSize, Release, release_seed
 from private_topk.transforms.stated import stated
@@ -389,7 +388,6 @@ def _check_kinds(mechanism: object, score: object) -> None:
     if not isinstance(mechanism, Mechanism):
         rule = f"must be a Mechanism such as Joint(epsilon=1.0), got {type(mechanism).__name__}"
         raise InvalidArgument("mechanism", rule)
-    check_name(type(mechanism))
     if not isinstance(score, Score):
         rule = f"must be Amounts such as Amounts(max_value=60), got {type(score).__name__}"
         raise InvalidArgument("amounts", rule)

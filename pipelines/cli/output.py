@@ -32,6 +32,7 @@ from private_topk.transforms.errors import IncompleteDataError, InvalidArgument,
 DONE, FAILED, NOT_YET = 0, 1, 3
 _OF_A_SIGNAL = 128
 _WORDS = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "hung up"}
+_IS_DONE = "all is done, only the printing of it was cut short"
 _LOST: dict[int, OSError] = {}
 """Why something that was printed is lost, by the number of its stream."""
 
@@ -95,7 +96,7 @@ def run_command(command: Callable[[], object]) -> int:
             logging.disable(logged)
     except (Exception, KeyboardInterrupt) as error:
         if did_more and isinstance(error, KeyboardInterrupt):
-            return report_error(Interrupted("all was done before", error))
+            return report_error(Interrupted(_IS_DONE, error))
         return report_error(_or_signal(error))
     lost = _LOST.get(1)
     if lost is None or lost.errno == errno.EPIPE:  # whoever read our output has seen enough
@@ -107,12 +108,12 @@ def run_command(command: Callable[[], object]) -> int:
 
 
 @contextmanager
-def telling(state: str) -> Iterator[None]:
-    """Let a signal inside end the command with a word on how it stands."""
+def once_done() -> Iterator[None]:
+    """Let a signal while a command tells of what it has done say that it is done."""
     try:
         yield
     except KeyboardInterrupt as stop:
-        raise Interrupted(state, stop) from None
+        raise Interrupted(_IS_DONE, stop) from None
 
 
 def report_error(error: BaseException, about: str = "private-topk: ") -> int:

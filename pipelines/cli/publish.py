@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from private_topk.pipelines.cli.arguments import Command, options_of
-from private_topk.pipelines.cli.output import print_json, telling
+from private_topk.pipelines.cli.output import once_done, print_json
 from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.options import require
 from private_topk.transforms.errors import InvalidArgument, printable, verbatim
@@ -45,9 +45,6 @@ Exit status: 0 published, 2 bad input (nothing done), 1 failed, 129, 130 or 143 
 stderr says which."""
 
 
-_ALL = "all is published"
-
-
 def _run(arguments: Namespace, others: list[str]) -> Done | None:
     """Publish, and show what was published."""
     from private_topk.pipelines.cli.show import print_published, show_rows
@@ -55,7 +52,7 @@ def _run(arguments: Namespace, others: list[str]) -> Done | None:
     done = _publish(arguments, others)
     if done is None or done.deferred:
         return done
-    with telling(_ALL):
+    with once_done():
         tell_operator(done, arguments)
         if arguments.json:
             print_published(done.report.sink)
@@ -70,7 +67,7 @@ def _stream(arguments: Namespace, others: list[str]) -> Done | None:
     if done is None or done.deferred:
         return done
     uri, period = done.report.sink.uri, done.report.question.period
-    with telling(_ALL):
+    with once_done():
         tell_operator(done, arguments)
         if arguments.json:
             print_json({"output": uri, "release_id": done.report.question.release.id, "windows": len(period or ())})

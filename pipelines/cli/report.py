@@ -10,7 +10,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING
 
 from private_topk.pipelines.cli.arguments import Command
-from private_topk.pipelines.cli.output import NOT_YET, print_json, report_error
+from private_topk.pipelines.cli.output import NOT_YET, once_done, print_json, report_error
 from private_topk.pipelines.process import Interrupted, RunFailed, received_signal
 from private_topk.pipelines.scheduled.file import read_report
 from private_topk.pipelines.scheduled.periods import Periods, now
@@ -125,7 +125,8 @@ def _number(periods: Periods, arguments: Namespace) -> int:
 def _publish_one(report: ScheduledReport, number: int, arguments: Namespace) -> None:
     published = _publish(report, number, arguments)
     if arguments.json:
-        print_json(_document(report, [_as_json(report, number, _BEFORE[not published])]))
+        with once_done():
+            print_json(_document(report, [_as_json(report, number, _BEFORE[not published])]))
     elif not published:
         print(f"{report.name}, {report.words(number)}: published before, in {printable(report.where(number))}")
 
@@ -136,12 +137,18 @@ def _go_through(report: ScheduledReport, numbers: Sequence[int], arguments: Name
     try:
         for number in numbers:
             went.append(_went(report, number, len(numbers), arguments))
+        _tell_how_they_went(report, went, arguments)
     except KeyboardInterrupt as error:
         if not arguments.backfill:
             raise
         state = f", {error.state}" if isinstance(error, Interrupted) else ""
         before = f"earlier periods that this call has published: {went.count('published'):,}"
-        raise Interrupted(f"{before}; of {report.words(len(went))}{state}", error) from None
+        at_work = f"; of {report.words(len(went))}{state}" if len(went) < len(numbers) else ""
+        raise Interrupted(f"{before}{at_work}", error) from None
+
+
+def _tell_how_they_went(report: ScheduledReport, went: Sequence[str], arguments: Namespace) -> None:
+    """What became of all periods. Raises RunFailed, InputNotReady if some are not published."""
     if "missed" in went and (why := report.refused()):
         told = f"{report.name}: every call is refused: {why}"
         print(printable(told), file=sys.stderr if arguments.json else None, flush=True)
@@ -216,11 +223,13 @@ def _publish(report: ScheduledReport, number: int, arguments: Namespace) -> bool
     from private_topk.pipelines.cli.show import show_rows
 
     done = report.publish(number, bool(arguments.exact_counters))
-    if done is not None:
+    if done is None:
+        return False
+    with once_done():
         tell_operator(done, arguments)
-    if done is not None and not (arguments.quiet or arguments.json or done.deferred):
-        show_rows(done.report.sink)
-    return done is not None
+        if not (arguments.quiet or arguments.json or done.deferred):
+            show_rows(done.report.sink)
+    return True
 
 
 def _in_zone(value: datetime, zone: tzinfo) -> datetime:

@@ -27,6 +27,7 @@ from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.metric import USERS, Amounts
 from private_topk.transforms.release import Release, ReleaseKey
 from private_topk.transforms.spec import DrawnRanks, TopK, noise_size
+from private_topk.transforms.top_k import PrivateTopK
 from tests.transforms.mechanisms.own import Namesake
 
 COUNTS = np.array([900, 700, 500, 300, 100])
@@ -137,7 +138,7 @@ def test_bounds_and_caps_of_the_mechanism_are_taken_over() -> None:
             "round_counts does not go with value_column",
         ),
         (
-            lambda: replace(PLAIN, mechanism=Namesake(1.0)),
+            lambda: PrivateTopK(3, Namesake(1.0), list("abcde")),
             "mechanism Namesake must have a name of its own: joint is a built-in one's: give its `about` another name",
         ),
     ],

@@ -170,8 +170,8 @@ def _check_class(name: str, kind: type[Mechanism]) -> None:
 
 
 def check_name(kind: type[Mechanism]) -> None:
-    """Refuse a class of others with the name of a built-in one: it is part of a release's seed and of its manifest."""
+    """Refuse a class with the name of a built-in one: it is part of a release's seed and of its manifest."""
     name = verbatim(kind.about.name)
-    if MECHANISMS.get(kind.about.name, kind) is not kind and not kind.__module__.startswith("private_topk."):
+    if MECHANISMS.get(kind.about.name, kind) is not kind:
         rule = f"{verbatim(kind.__name__)} must have a name of its own: {name} is a built-in one's"
         raise InvalidArgument("mechanism", rule, "give its `about` another name")

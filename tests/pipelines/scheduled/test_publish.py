@@ -68,6 +68,24 @@ def test_a_signal_in_a_backfill_tells_what_the_call_had_published(
     assert f"private-topk: terminated; {said}" in capsys.readouterr().err
 
 
+def test_a_signal_while_a_published_period_is_shown_says_that_it_is_done(
+    folder: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise process.Stopped
+
+    monkeypatch.setattr("private_topk.pipelines.cli.publish.tell_operator", stop)
+    said = "all is done, only the printing of it was cut short\n"
+    for words, before in (
+        (("--window-end", "2026-01-12"), ""),
+        (("--backfill",), "earlier periods that this call has published: 0; of 2026-01-12 to 2026-01-19, "),
+    ):
+        capsys.readouterr()
+        assert report(folder, *words) == 130
+        assert f"private-topk: interrupted; {before}{said}" in capsys.readouterr().err
+    assert len(outputs(folder)) == 2
+
+
 @pytest.mark.long
 def test_a_period_that_fails_keeps_no_later_one_from_being_published(
     folder: Path, capsys: pytest.CaptureFixture

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from private_topk.pipelines.progress import ALL_CLOSED
+from private_topk.pipelines.progress import HAVE_CLOSED
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.manifest import Manifest, PrivacyFacts, Window, series_difference
 from private_topk.pipelines.release.promise import series_of
@@ -97,8 +97,9 @@ def _windows(report: Report) -> str:
     ends = when(first.start, last.end, period.zone)
     rest = when(first.end, last.end, period.zone).partition(" to ")[0]
     told = f"one, {ends}" if len(period) == 1 else f"{len(period):,}, {ends}, the first to {rest}"
-    over = report.source.closes_by_arrivals and period.closing[-1] < time.time() * 1e6
-    return f"{told}. {ALL_CLOSED}" if over else told
+    closed = int((period.closing < time.time() * 1e6).sum()) if report.source.closes_by_arrivals else 0
+    many = "All" if closed == len(period) else f"{closed:,} of {len(period):,}"
+    return f"{told}. {many} {HAVE_CLOSED}" if closed else told
 
 
 def _privacy(report: Report, published: Iterable[Manifest], too: Iterable[Entry]) -> str:

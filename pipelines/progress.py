@@ -34,11 +34,11 @@ _EVERY = 10.0
 _LAST_LOOKS = 10.0
 """Seconds after the end of a job within which its last rankings must become readable."""
 
-ALL_CLOSED = (
-    "All windows have closed: rows count only if they arrived before that. `private-topk run` ranks files that were "
+HAVE_CLOSED = (
+    "windows have closed: rows count only if they arrived before that. `private-topk run` ranks files that were "
     "written later"
 )
-"""Of a stream whose horizon is over."""
+"""What follows from it for a stream, behind how many have."""
 
 Say = Callable[[str], None]
 
@@ -130,7 +130,7 @@ class Announcer:
             comes = "closed" if self._live and self._closing[left[0]] < time.time() else "closes"
             clock = "" if self._live else " by the clock of the source"
             if self._live and max(self._closing.values()) < time.time():
-                clock = f". {ALL_CLOSED}"
+                clock = f". All {HAVE_CLOSED}"
             self._say(
                 Line(
                     f"{len(left):,} of {total:,} windows {are} left; the next {comes} at {closes}{clock}",

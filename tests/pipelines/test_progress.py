@@ -22,7 +22,7 @@ import pytest
 
 from private_topk.pipelines import progress as watching
 from private_topk.pipelines.process import JsonLines, RunFailed
-from private_topk.pipelines.progress import ALL_CLOSED, Announcer
+from private_topk.pipelines.progress import HAVE_CLOSED, Announcer
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import run
@@ -53,7 +53,7 @@ def test_each_window_is_told_once_with_its_lag_and_what_is_next() -> None:
     announcer.announce({LABELS[0]: FIRST_CLOSES + 2.25})
     assert said == [
         "published 20260101T000000Z--20260101T010000Z to out, 2.2 s after it closed",
-        f"7 of 8 windows are left; the next closed at 2026-01-01T02:05:00Z. {ALL_CLOSED}",
+        f"7 of 8 windows are left; the next closed at 2026-01-01T02:05:00Z. All {HAVE_CLOSED}",
     ]
     assert [line.facts for line in said] == [
         {"event": "published", "window": LABELS[0], "output": "out", "lag_seconds": 2.2},

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -80,10 +80,26 @@ def test_people_are_told_local_times(folder: Path) -> None:
 
 
 def test_a_dry_run_of_a_stream_answers_in_json(folder: Path) -> None:
-    (folder / "in").mkdir()
+    (folder / "in").mkdir(exist_ok=True)
     write(folder / "in" / "rows.jsonl", '{"user": "a", "item": "tea", "time": "2026-03-28"}\n')
     asked = ["--input", "in/*.jsonl", "--output", "windows", "--clock", "event", *ASKED, *WEEK]
-    assert set(answer("stream", *asked, "--dry-run")) >= {"ready", "draw"}
+    assert set(ready := answer("stream", *asked, "--dry-run")) >= {"ready", "draw"}
+    assert "have closed" not in ready["windows"], "by the rows, whose times are not known"
+
+
+@pytest.mark.parametrize(("days", "many"), [((-2, 0), "All"), ((-1, 1), "1 of 2"), ((0, 2), None)])
+def test_a_dry_run_of_a_stream_says_how_many_windows_have_closed(
+    folder: Path, days: tuple[int, int], many: str | None
+) -> None:
+    """Files that are written from now on are late for them, and would leave noise."""
+    (folder / "in").mkdir(exist_ok=True)
+    write(folder / "in" / "rows.jsonl", '{"user": "a", "item": "tea", "time": "2026-03-28"}\n')
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    first, last = (f"{today + timedelta(days=day):%Y-%m-%d}" for day in days)
+    period = ["--from", first, "--to", last, "--window", "1d"]
+    ready = answer("stream", "--input", "in/*.jsonl", "--output", "windows", *ASKED, *period, "--dry-run")
+    told = ready["windows"].partition(". ")[2]
+    assert told.startswith(f"{many} windows have closed: rows count only") if many else not told, told
 
 
 def test_a_report_and_its_budget(folder: Path) -> None:

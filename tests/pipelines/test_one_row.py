@@ -321,7 +321,7 @@ TABLES: dict[str, Callable[[], object]] = {
     ),
     "a map": lambda: pa.table({"user": pa.array([[(SECRET, 1)]], pa.map_(pa.string(), pa.int64())), "item": ["a"]}),
     "a decimal with as many digits as somebody's": lambda: pa.table({"user": [Decimal("1.00007")], "item": ["a"]}),
-    "sparse": lambda: pd.DataFrame({"user": pd.arrays.SparseArray([SECRET]), "item": ["a"]}),
+    "sparse objects": lambda: pd.DataFrame({"user": pd.arrays.SparseArray([{SECRET: 1}] * 100), "item": ["a"] * 100}),
     "a lazy cast": lambda: pl.LazyFrame({"user": [SECRET], "item": ["a"]}).cast({"user": pl.Int64}),
     "a lazy function": lambda: pl.LazyFrame({"user": [SECRET], "item": ["a"]}).with_columns(
         pl.col("user").map_elements(fails, return_dtype=pl.String)

@@ -11,7 +11,7 @@ from apache_beam.runners.runner import PipelineRunner
 from apache_beam.transforms import trigger, window
 
 from private_topk.transforms.asked import Asked
-from private_topk.transforms.errors import InvalidArgument, by_signature, literal, verbatim
+from private_topk.transforms.errors import InvalidArgument, by_signature, literal, refused, verbatim
 from private_topk.transforms.mechanisms import MECHANISMS, parameters_of
 from private_topk.transforms.release import ReleaseKey, not_here
 from private_topk.transforms.spec import TopK
@@ -98,16 +98,16 @@ def check_windowing(rows: beam.PCollection, spec: TopK, period: Period | None, w
 
 
 def refuse_second_firings(rows: beam.PCollection) -> None:
-    """Raise unless every window of `rows` fires exactly once: each firing is a release of its own."""
+    """Raise InvalidArgument unless every window of `rows` fires exactly once: each firing is a release of its own."""
     windowing = rows.windowing
     default = isinstance(windowing.triggerfn, trigger.DefaultTrigger) or windowing.triggerfn == trigger.AfterWatermark()
     if not default or windowing.allowed_lateness != 0:
-        raise ValueError(
+        raise refused(
             "every window must fire exactly once, since each firing is a release: window the input with "
             "the default trigger and allowed_lateness=0"
         )
     if not isinstance(windowing.windowfn, window.NonMergingWindowFn):
-        raise ValueError(
+        raise refused(
             "windows that merge, such as sessions, are inferred from the data, which would tell of a user "
             "who is alone in one: use fixed windows"
         )

@@ -9,6 +9,7 @@ import pytest
 from flint import arb
 from scipy.stats import gamma, kstest
 
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact import noise
 from private_topk.transforms.mechanisms.exact.noise import (
@@ -184,3 +185,9 @@ def test_floats_that_leave_it_open_change_no_answer(monkeypatch: pytest.MonkeyPa
     before = answers()
     monkeypatch.setattr(noise, "NOISE_ERROR", 0.5)
     assert answers() == before
+
+
+@pytest.mark.parametrize("scale", [0.1, 7, np.float64(0.1)])
+def test_a_rounded_scale_is_refused(scale: object) -> None:
+    with pytest.raises(InvalidArgument, match=r"scale must be a Fraction, got a \w+: compute it from Fraction"):
+        noisy_top(COUNTS, scale, "gumbel", 2, RandomBits.keyed(b"rounded").draw())  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import secrets
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -18,6 +19,10 @@ from private_topk.transforms.errors import InvalidArgument, install_extra, print
 
 _NAMED = ("domain", "groups", "success_file", "payload_schema", "counts", "like")
 """Fields that name a file to be read or kept."""
+
+
+INCOMPLETE = ".incomplete"
+"""How the name of a file ends that is being written."""
 
 
 class FileInfo(NamedTuple):
@@ -348,6 +353,50 @@ def _answer_of(path: str) -> AbstractContextManager[None]:
     store = printable(f"{scheme}://{rest.partition('/')[0]}")  # no more of the name than the operator has typed
     waits = f"{store} has not answered for {PATIENCE:g} seconds; its client goes on trying"
     return told_if_slow(f"{waits}. Check the network and the credentials, or stop with Ctrl-C", PATIENCE)
+
+
+def replace_file(path: str, content: bytes) -> None:
+    """Write a file whole: on this machine, and in stores that show an object once it is complete, whoever looks sees
+    the old content or the new. On return it is stored for good.
+    """
+    if not is_local(path):
+        write_file(path, content)
+        return
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    temporary = f"{path}.{secrets.token_hex(8)}{INCOMPLETE}"
+    try:
+        write_file(temporary, content)
+        os.replace(temporary, path)
+        _store_names(os.path.dirname(path))
+    except BaseException:
+        with suppress(OSError):
+            os.remove(temporary)
+        raise
+
+
+def write_file(path: str, content: bytes) -> None:
+    """Write a file; one of this machine is new, and stored for good on return."""
+    if is_local(path):
+        with open(path, "xb") as sink:
+            sink.write(content)
+            sink.flush()
+            os.fsync(sink.fileno())
+        return
+    from apache_beam.io.filesystem import CompressionTypes
+    from apache_beam.io.filesystems import FileSystems
+
+    with FileSystems.create(path, compression_type=CompressionTypes.UNCOMPRESSED) as sink:
+        sink.write(content)
+
+
+def _store_names(folder: str) -> None:
+    """Store for good what the files of a folder are called, where a system does that."""
+    with suppress(OSError):
+        handle = os.open(folder or ".", os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def refuse_replacing(outputs: Iterable[str], kept: Iterable[str], field: str = "output") -> None:

@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
+from private_topk.pipelines.files import replace_file
 from private_topk.pipelines.process import JsonLines
-from private_topk.pipelines.release.store import replace_file
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run_state import RunState
 from private_topk.pipelines.standing import lying_at

@@ -5,6 +5,7 @@ Titles, listeners and plays are made up. A few tracks rise and fall over the wee
 
 from __future__ import annotations
 
+import io
 import os
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from typing import NamedTuple
 import fastavro
 import numpy as np
 
+from private_topk.pipelines.files import replace_file
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms import RandomBits
 from private_topk.transforms.mechanisms.exact.bits import Draw
@@ -66,26 +68,16 @@ def write_sample(folder: str) -> dict[str, str]:
     """
     draw = RandomBits.keyed(_KEY).draw()
     catalogue = _catalogue()
-    plays = _plays(draw, len(catalogue))
+    records = (
+        {"user": f"listener-{u:05d}", "item": catalogue[t], "time": at, "minutes": length, "country": _COUNTRIES[land]}
+        for u, t, at, length, land in zip(*_plays(draw, len(catalogue)), strict=True)
+    )
+    sink = io.BytesIO()
+    fastavro.writer(sink, _SCHEMA, records, codec="deflate", sync_marker=b"sample of plays.")
     try:
-        os.makedirs(folder, exist_ok=True)
-        with open(os.path.join(folder, "catalogue.txt"), "w", encoding="utf-8") as sink:
-            sink.write("\n".join(sorted(catalogue)) + "\n")
-        with open(os.path.join(folder, "countries.txt"), "w", encoding="utf-8") as sink:
-            sink.write("\n".join(_COUNTRIES) + "\n")
-        with open(os.path.join(folder, "plays.avro"), "wb") as sink:
-            rows = zip(*plays, strict=True)
-            records = (
-                {
-                    "user": f"listener-{u:05d}",
-                    "item": catalogue[t],
-                    "time": at,
-                    "minutes": length,
-                    "country": _COUNTRIES[land],
-                }
-                for u, t, at, length, land in rows
-            )
-            fastavro.writer(sink, _SCHEMA, records, codec="deflate", sync_marker=b"sample of plays.")
+        for name, lines in (("catalogue.txt", sorted(catalogue)), ("countries.txt", _COUNTRIES)):
+            replace_file(os.path.join(folder, name), "".join(f"{line}\n" for line in lines).encode())
+        replace_file(os.path.join(folder, "plays.avro"), sink.getvalue())
     except OSError as error:
         raise InvalidArgument("folder", f"{verbatim(folder)} cannot be written: {error.strerror}") from None
     return {

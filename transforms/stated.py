@@ -6,19 +6,14 @@ import math
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 
-from private_topk.transforms.errors import plain
-
 _OF_A_FLOAT = 15
 
 
 def stated(value: Fraction | float) -> float:
-    """The float that states a budget: 0.3 for 3/10, as it was given; where no float prints so, the next one above."""
+    """The float that states a budget: 0.3 for 3/10, as it was given, or what prints as the least above it."""
     exact = Fraction(value)
-    written = plain(exact)
-    if isinstance(written, float):
-        return written
     nearest = float(exact)
-    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
+    return nearest if max(Fraction(nearest), Fraction(repr(nearest))) >= exact else math.nextafter(nearest, math.inf)
 
 
 def number(value: Fraction | float, digits: int = 6, rounding: str = ROUND_CEILING) -> str:

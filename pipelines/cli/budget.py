@@ -15,12 +15,15 @@ from private_topk.pipelines.budget.statement import in_numbers, statement
 from private_topk.pipelines.cli.arguments import Command
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.files import protected_files, refuse_replacing
+from private_topk.pipelines.process import check_signals
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, printable, verbatim
 from private_topk.transforms.stated import number as shown
 
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.ledger import Ledger
 
+_LEAST = Fraction(1, 10**9)
+"""The part of a total that is worth a release: less is what the rounding of shares has left."""
 
 _EXAMPLES = {
     "": """examples:
@@ -225,6 +228,7 @@ def _sums(entry: Entry) -> dict[str, Fraction | None]:
 def _ledger(url: str) -> Ledger:
     from private_topk.pipelines.budget.ledger import Ledger  # loads SQLAlchemy, which --help does without
 
+    check_signals()  # while it was loaded one may have been swallowed
     return Ledger(url)
 
 
@@ -242,6 +246,7 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
     charges += f", limited by {found['binds']}" if found["binds"] and budget.total.delta else ""
     several = f", or several of rho {_floored(left['rho'])} in all; delta {_floored(left['delta'])} for single releases"
     one = f"one release of epsilon {_floored(left['epsilon'])}"
+    fits = one if left["epsilon"] > found["total"]["epsilon"] * _LEAST else "nothing"
     by_rho = "            by zCDP; a page may state another epsilon, at another delta, or of Gaussian noise: both hold"
     notes = ["later periods of a report are paid from this too"] * (budget.unit == "user")
     notes += ["epsilons by zCDP do not add up, rhos do"] * (found["spent"]["accounting"] == "zcdp")
@@ -250,7 +255,7 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
         f"  [{'#' * round(30 * min(used, 1)):<30}] {used:.1%} used by {charges}",
         f"  spent     {in_numbers(found['spent'])}",
         *([by_rho] if found["spent"]["accounting"] == "zcdp" else ()),
-        f"  fits now  {one if left['epsilon'] else 'nothing'}{several if left['rho'] else ''}",
+        f"  fits now  {fits}{several if left['rho'] else ''}",
         *([f"            {'; '.join(notes)}"] if notes else ()),
     ]
     if remaining is not None:

@@ -23,6 +23,7 @@ from private_topk.pipelines.process import (
     Interrupted,
     RunFailed,
     Stopped,
+    check_signals,
     level,
     received_signal,
     reset_signal_handlers,
@@ -91,6 +92,8 @@ def run_command(command: Callable[[], object]) -> int:
         logging.disable(logging.ERROR)  # runners log what a worker raised, whose text may hold data
         try:
             did_more = command()
+            if not did_more:
+                check_signals()  # a library that was loaded may have swallowed one
             sys.stdout.flush()
         finally:
             logging.disable(logged)

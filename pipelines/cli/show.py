@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from private_topk.pipelines.cli.arguments import Command, options_of
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.cli.parser import flag
-from private_topk.pipelines.files import refuse_replacing, refuse_special
+from private_topk.pipelines.files import refuse_replacing, refuse_special, replace_file
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, printable, verbatim
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name, parameters_of
 
@@ -193,14 +193,11 @@ def _write(pages: Sequence[tuple[str, str]], overwrite: bool) -> None:
         refuse_special(path, "html")
         if not overwrite and os.path.lexists(path):
             raise InvalidArgument("html", f"{verbatim(path)} exists and is kept", "give another path, or {overwrite}")
-    try:
-        for path in {os.path.dirname(path) for path, _ in others}:
-            os.makedirs(path, exist_ok=True)
-        for path, text in pages:
-            with open(path, "w" if overwrite else "x", encoding="utf-8") as sink:
-                sink.write(text)
-    except OSError as error:
-        raise InvalidArgument("html", f"{verbatim(error.filename)} cannot be written: {error.strerror}") from None
+    for path, text in pages:
+        try:
+            replace_file(path, text.encode())
+        except OSError as error:
+            raise InvalidArgument("html", f"{verbatim(path)} cannot be written: {error.strerror}") from None
     more = f", and {len(others)} in {printable(os.path.dirname(others[0][0]))}" if others else ""
     print(f"page: {printable(first)}{more}")
 

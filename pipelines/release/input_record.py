@@ -19,8 +19,7 @@ import secrets
 from collections.abc import Iterable
 from typing import Any
 
-from private_topk.pipelines.files import FileInfo, exists, match_any, open_file
-from private_topk.pipelines.release.store import replace_file
+from private_topk.pipelines.files import FileInfo, exists, match_any, open_file, replace_file
 from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, verbatim
 from private_topk.transforms.release import Release
 

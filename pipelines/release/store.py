@@ -16,10 +16,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 
-from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-from private_topk.pipelines.files import PATIENCE, exists, is_local
+from private_topk.pipelines.files import INCOMPLETE, PATIENCE, exists, is_local, write_file
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.release.place import Lying, manifest_path, pair_at, same_rows, what_lies
 from private_topk.pipelines.run_state import RunState
@@ -32,7 +31,6 @@ except ImportError:  # no such locks on this system: only the checks keep two ru
     fcntl = None  # type: ignore[assignment]
 
 
-_INCOMPLETE = ".incomplete"
 _LAUNCHER = ".private-topk-launcher-"
 _LONGEST_WAIT = 120.0
 """Seconds to wait for another process that publishes into the same folder, which takes it some milliseconds."""
@@ -163,18 +161,17 @@ def sole_launcher(path: str, release_id: str) -> Iterator[None]:
 def sweep(path: str) -> None:
     """Remove what killed runs have left of a ranking or another file, under the lock on its folder."""
     for target in (path, manifest_path(path)):
-        for left in glob.glob(f"{glob.escape(target)}.*{_INCOMPLETE}"):
+        for left in glob.glob(f"{glob.escape(target)}.*{INCOMPLETE}"):
             with suppress(OSError):
                 os.remove(left)
 
 
 def _put(path: str, contents: dict[str, bytes]) -> None:
     token = secrets.token_hex(8)
-    temporary = {target: f"{target}.{token}{_INCOMPLETE}" for target in contents}
-    written = _write_local if is_local(path) else _write_remote
+    temporary = {target: f"{target}.{token}{INCOMPLETE}" for target in contents}
     try:
         for target, content in contents.items():
-            written(temporary[target], content)
+            write_file(temporary[target], content)
         _remove(path)
         for target in contents:  # the ranking last
             _rename(temporary[target], target)
@@ -183,47 +180,6 @@ def _put(path: str, contents: dict[str, bytes]) -> None:
             with suppress(Exception):
                 _remove(left)
         raise
-
-
-def replace_file(path: str, content: bytes) -> None:
-    """Write a file whole: on this machine, and in stores that show an object once it is complete, whoever looks sees
-    the old content or the new. On return it is stored for good.
-    """
-    if not is_local(path):
-        _write_remote(path, content)
-        return
-    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    temporary = f"{path}.{secrets.token_hex(8)}{_INCOMPLETE}"
-    try:
-        _write_local(temporary, content)
-        os.replace(temporary, path)
-        _store_names(os.path.dirname(path))
-    except BaseException:
-        with suppress(OSError):
-            os.remove(temporary)
-        raise
-
-
-def _store_names(folder: str) -> None:
-    """Store for good what the files of a folder are called, where a system does that."""
-    with suppress(OSError):
-        handle = os.open(folder or ".", os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _write_local(path: str, content: bytes) -> None:
-    with open(path, "xb") as sink:
-        sink.write(content)
-        sink.flush()
-        os.fsync(sink.fileno())
-
-
-def _write_remote(path: str, content: bytes) -> None:
-    with FileSystems.create(path, compression_type=CompressionTypes.UNCOMPRESSED) as sink:
-        sink.write(content)
 
 
 def _rename(source: str, target: str) -> None:

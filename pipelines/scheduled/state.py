@@ -23,10 +23,10 @@ import numpy as np
 import pyarrow as pa
 
 from private_topk.pipelines.differences import differences, told
-from private_topk.pipelines.files import names_in
+from private_topk.pipelines.files import names_in, replace_file
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.identity import fingerprint
-from private_topk.pipelines.release.store import alone_with, replace_file, sweep
+from private_topk.pipelines.release.store import alone_with, sweep
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.source import BlockReader, Source
 from private_topk.runners import Launch

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
-from private_topk.pipelines.files import as_path
+from private_topk.pipelines.files import as_path, replace_file
 from private_topk.transforms.errors import InvalidArgument, install_extra, verbatim
 
 _KINDS = (".png", ".svg", ".pdf")
@@ -35,9 +35,7 @@ class Picture:
         if not place.endswith(".svg"):
             remedy = "save it as .svg, of which cairosvg or rsvg-convert makes a .png or .pdf"
             raise InvalidArgument("path", f"must end with .svg, got {verbatim(place)}", remedy)
-        os.makedirs(os.path.dirname(os.path.abspath(place)), exist_ok=True)
-        with open(place, "w", encoding="utf-8") as sink:
-            sink.write(self.svg)
+        replace_file(place, self.svg.encode())
 
 
 def check_plot(path: str | None) -> None:

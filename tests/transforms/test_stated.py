@@ -20,7 +20,14 @@ BUDGETS = st.one_of(
 
 @pytest.mark.parametrize(
     ("given", "written"),
-    [("0.3", 0.3), ("1e-6", 1e-6), ("2", 2.0), ("0.30000000000000001", 0.30000000000000004), ("0", 0.0)],
+    [
+        ("0.3", 0.3),
+        ("1e-6", 1e-6),
+        ("2", 2.0),
+        ("3.39999999999999998", 3.4),
+        ("0.30000000000000001", 0.30000000000000004),
+        ("0", 0.0),
+    ],
 )
 def test_a_stated_number_is_written_as_given_if_a_float_holds_it(given: str, written: float) -> None:
     assert stated(Fraction(given)) == written

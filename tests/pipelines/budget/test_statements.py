@@ -110,6 +110,16 @@ def test_noise_in_one_window_leaves_the_sums_of_others_as_they_are(place: Path, 
     assert 140 < each["ranking"]["epsilon"] < 141 > each["epsilon"] > 140, "by rho, of the week that has noise"
 
 
+def test_what_rounding_leaves_of_a_total_is_nothing(place: Path, capsys: pytest.CaptureFixture) -> None:
+    """A sixth of 0.6 is no float: six windows spend 1e-17 less than the total."""
+    create(URL, "--epsilon", "0.6", "--privacy-unit", "user")
+    assert main(arguments("a", *with_ledger(URL, "--privacy-unit", "user", "--epsilon", "0.6"), weeks=6)) == 0
+    [shown] = told(capsys, "show")["budgets"]
+    assert shown["spent"]["epsilon"] == 0.6 and main(["budget", "show", "--ledger", URL]) == 0
+    said = capsys.readouterr().out
+    assert "  spent     epsilon 0.6, delta 0\n  fits now  nothing\n" in said
+
+
 def told(capsys: pytest.CaptureFixture, *words: str) -> dict:
     capsys.readouterr()
     assert main(["budget", *words, "--ledger", URL, "--json"]) == 0

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -112,6 +115,15 @@ def test_a_page_is_written_once(published: Path, tmp_path: Path) -> None:
     assert command("show", ranking, "--html", page, "--overwrite").status == 0 and page.read_text() == text
 
 
+def test_a_page_that_cannot_be_written_whole_leaves_the_old_one(published: Path, tmp_path: Path) -> None:
+    page, ranking = tmp_path / "page.html", f"{published}/avro/ranking.avro"
+    page.write_text("the old one")
+    words = f"{sys.executable} -m private_topk show {ranking} --html {page} --overwrite"
+    done = subprocess.run(["bash", "-c", f"ulimit -f 4; {words}"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (2, f"private-topk: --html {page} cannot be written: File too large\n")
+    assert page.read_text() == "the old one" and os.listdir(tmp_path) == ["page.html"]
+
+
 def test_json_holds_rows_and_manifest(published: Path) -> None:
     found = json.loads(command("show", f"{published}/parquet/ranking.parquet", "--json").out)
     assert len(found["rows"]) == 4 and found["rows"][0]["window_start"] == "1970-01-01T00:00:00Z"
@@ -151,7 +163,7 @@ def test_without_its_manifest_nothing_is_promised(published: Path, tmp_path: Pat
         ),
         (["show", "rows.csv", "--html", "x", "--json"], "--html does not go with --json"),
         (["show", "rows.csv", "--overwrite"], "--overwrite needs --html: give it too, or leave this out"),
-        (["show", "good.csv", "--html", "no/such/folder.html"], "cannot be written: No such file or directory"),
+        (["show", "good.csv", "--html", "good.csv/page.html"], "good.csv/page.html cannot be written: File exists"),
         (["show", "rows.csv", "--htm", "x"], "did you mean --html?"),
         (["show", "rows.csv", "--title", "x"], "--title needs --html"),
         (["show", "good.csv", "--html", "web"], "--html must end with .html, got web"),

@@ -251,11 +251,12 @@ _HIT_WHILE = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 from private_topk.pipelines import run
-from private_topk.pipelines.cli import main, show
+from private_topk.pipelines.cli import budget, main, show
 from private_topk.pipelines.cli.output import exit_process
 from private_topk.pipelines.process import install_signal_handlers
 
-where, name, swallowed = {"run": run, "show": show}[sys.argv[1]], sys.argv[2], sys.argv[3] == "swallowed"
+where = {"run": run, "show": show, "budget": budget}[sys.argv[1]]
+name, swallowed = sys.argv[2], sys.argv[3] == "swallowed"
 original = getattr(where, name)
 
 def hit(*given):
@@ -290,6 +291,20 @@ def test_a_signal_says_what_was_charged_and_published_by_then(
     assert done.returncode == 130 and f"private-topk: interrupted; {said}" in done.stderr, done.stderr
     assert [entry.outcome for entry in Ledger("sqlite:///b.db").read().charges] == charged
     assert (folder / "out.avro").exists() is ("all is" in said)
+
+
+@pytest.mark.parametrize(
+    ("hit", "words"),
+    [
+        ("budget _ledger", "budget create --ledger=sqlite:///new.db --dataset=plays --epsilon=1"),
+        ("show print_json", "mechanisms --json"),
+    ],
+)
+def test_a_signal_that_a_library_swallows_is_heard(folder: Path, hit: str, words: str) -> None:
+    command = [sys.executable, "-c", _HIT_WHILE, *hit.split(), "swallowed", *words.split()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert (done.returncode, done.stderr) == (130, "private-topk: interrupted\n")
+    assert not (folder / "new.db").exists()
 
 
 def test_a_signal_before_anything_has_begun_says_no_more_than_that() -> None:

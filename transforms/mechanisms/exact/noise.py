@@ -130,7 +130,7 @@ def noisy_top(counts: Indices, scale: Fraction, noise: str, k: int, draw: Draw, 
     Returns:
         Indices, shape (k,), int64. Cost O(d), about 25 ns an item.
     """
-    if not isinstance(scale, Fraction):  # a rounded one is not the scale of which the guarantee is proved
+    if type(scale) is not Fraction:  # a rounded one is not the scale of which the guarantee is proved
         kind = type(scale).__name__
         raise InvalidArgument("scale", f"must be a Fraction, got a {kind}", "compute it from Fraction(epsilon)")
     # Differences from the k-th largest count are exact integers: counts near the cut keep their precision.

@@ -190,4 +190,4 @@ def test_floats_that_leave_it_open_change_no_answer(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("scale", [0.1, 7, np.float64(0.1)])
 def test_a_rounded_scale_is_refused(scale: object) -> None:
     with pytest.raises(InvalidArgument, match=r"scale must be a Fraction, got a \w+: compute it from Fraction"):
-        noisy_top(COUNTS, scale, "gumbel", 2, RandomBits.keyed(b"rounded").draw())  # type: ignore[arg-type]
+        noisy_top(COUNTS, scale, "gumbel", 2, RandomBits.keyed(b"rounded").draw())

@@ -324,7 +324,6 @@ def _hints_of(kind: type) -> dict[str, Any]:
 
 
 _READ = (str, bytes, int, float, Decimal, UUID)
-_CONTAINERS = (typehints.TupleConstraint, typehints.DictConstraint, typehints.SequenceTypeConstraint)
 
 
 def _kind_of_part(kind: Any, role: str) -> Kind | None:  # noqa: ANN401
@@ -344,8 +343,10 @@ def _kind_of_part(kind: Any, role: str) -> Kind | None:  # noqa: ANN401
         if members and not kinds:
             raise refusals[0]
         return kinds[0] if len(kinds) == 1 and not refusals else None
-    if isinstance(kind, _CONTAINERS):
-        raise _no_part(str(kind), role)
+    if isinstance(kind, typehints.TypeConstraint) and not isinstance(kind, typehints.AnyTypeConstraint):
+        raise _no_part(str(kind), role)  # such as a list, a map or a row
+    if kind is np.int8:
+        raise _no_part("int8, a byte, of which Beam's rows lose the sign", role, "make it an int16, in Java INT16")
     if not isinstance(kind, type) or any(each is not kind and issubclass(each, kind) for each in _READ):
         return None  # such as object, or Number
     known = kind_of_class(kind)
@@ -354,7 +355,7 @@ def _kind_of_part(kind: Any, role: str) -> Kind | None:  # noqa: ANN401
     return known
 
 
-def _no_part(shown: str, role: str) -> InvalidArgument:
+def _no_part(shown: str, role: str, remedy: str = "map it to one of these first") -> InvalidArgument:
     wanted = "amounts that are numbers" if role == "value" else "users and items that are texts, whole numbers or UUIDs"
     got = f"got {_WHATS[role]} of type {verbatim(shown)}"
-    return InvalidArgument("", f"PrivateTopK takes {wanted}, {got}", "map it to one of these first")
+    return InvalidArgument("", f"PrivateTopK takes {wanted}, {got}", remedy)

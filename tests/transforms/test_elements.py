@@ -7,11 +7,12 @@ from __future__ import annotations
 import collections
 import math
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 from uuid import UUID
 
 import apache_beam as beam
@@ -20,6 +21,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from apache_beam.transforms.window import GlobalWindow, TimestampedValue
+from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
 
 from private_topk import rank
@@ -328,6 +330,24 @@ def test_an_element_type_known_to_beam_is_refused_at_construction(kind: str) -> 
     with pytest.raises(InvalidArgument, match="PrivateTopK takes .* got an? .* type ") as caught:
         rows | PrivateTopK(1, Joint(epsilon=1.0), ["a"])
     assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("role", ["user", "item", "group", "value"])
+@pytest.mark.parametrize(
+    ("field", "told"),
+    [
+        (np.int8, "of type int8, .* lose the sign: make it an int16"),
+        (RowTypeConstraint.from_fields([("id", str)]), r"of type Row\(id=.*: map it to one of these"),
+        (Mapping[str, str], r"of type Mapping\[.*: map it to one of these"),
+    ],
+)
+def test_fields_of_another_language_that_cannot_be_read_are_refused(role: str, field: Any, told: str) -> None:  # noqa: ANN401
+    """A byte of Java comes out unsigned, so -3 would add 253; of a row or a map every element would be dropped."""
+    schema = ElementSchema(score=Amounts(60), groups=True)
+    for kind in (field, Optional[field]):  # noqa: UP045 - which rows of Java are declared as
+        types = {"user": str, "item": str, "group": str, "value": float} | {role: kind}
+        with pytest.raises(InvalidArgument, match=told):
+            schema.check(RowTypeConstraint.from_fields(list(types.items())))
 
 
 @pytest.mark.parametrize("rows", [[("ana", "5")], [["ana", "5"]], ["ab"], [Play("ana", 5)]])

@@ -251,8 +251,8 @@ class ElementSchema:
         return {}
 
     def _of_fields(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        if any(name not in types for name in self._names):
-            raise self._refusal(f"row of {', '.join(types)}")
+        if missing := [name for name in self._names if name not in types]:
+            raise self._refusal(f"row of {', '.join(types)}, without {', '.join(missing)}")
         return {name: types[name] for name in self._names}
 
     def _refusal(self, shown: str, to_rows: str | None = None) -> InvalidArgument:
@@ -267,7 +267,8 @@ class ElementSchema:
         names = ", ".join(f"{role}='{_EXAMPLES[role]}'" for role in dict.fromkeys(self._roles))
         more = "" if len(self._roles) > 2 else ": a group or an amount as well needs groups=... or amounts=..."
         several = as_a_list([name for role, name in self._fields if role in ("item", "group")])
-        remedy = several or f"name the fields, such as PrivateTopK(..., {names}), or map each to a tuple{more}"
+        places = f", or map each to a tuple{more}" if self._pairs else ""
+        remedy = several or f"name the fields, such as {names}{places}"
         got = f"got an element of type {verbatim(shown)}, as Beam knows it"
         return InvalidArgument("", f"PrivateTopK takes {verbatim(wanted)}, {got}", literal(remedy))
 

@@ -412,9 +412,13 @@ def test_random_objects_are_pairs_or_left_out() -> None:
 def test_the_refusal_names_the_fields_that_are_asked_for() -> None:
     rows = direct() | create([Order("ana", "tea", "FR")])
     with pytest.raises(
-        InvalidArgument, match="of user, item, country, as Beam knows it: name the fields, .*, group='country'"
+        InvalidArgument, match="user, item, country, without group, as Beam knows it: name .*, group='country', or map"
     ):
         rows | PrivateTopK(1, Joint(epsilon=1.0), ["tea"], groups=["FR"])
+    with pytest.raises(
+        InvalidArgument, match="without drink, as Beam knows it: name .* user='listener', item='track'$"
+    ):
+        rows | "Missing" >> PrivateTopK(1, Joint(epsilon=1.0), ["tea"], item="drink")
     with pytest.raises(InvalidArgument, match="as Beam knows it: several are a list: .'item', 'country'.$"):
         rows | "Comma" >> PrivateTopK(1, Joint(epsilon=1.0), ["tea"], item="item,country")
     with pytest.raises(InvalidArgument, match="as Beam knows it: .* as well needs groups=... or amounts=..."):

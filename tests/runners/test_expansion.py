@@ -20,7 +20,7 @@ from apache_beam.transforms.fully_qualified_named_transform import PYTHON_FULLY_
 from apache_beam.typehints.row_type import RowTypeConstraint
 
 from private_topk.runners.expansion import RANK_ROWS
-from tests.documents.reading import ROOT
+from tests.documents.reading import ROOT, blocks
 from tests.runners.servers import flink_job_server, free_port, missing, module_serving, serving
 
 ORDERS = [("ana", "tea"), ("ana", "cake"), ("bo", "tea"), ("cy", "tea")] + [(f"u{n}", "tea") for n in range(40)]
@@ -88,11 +88,15 @@ def test_it_ends_with_a_signal(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def java_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The example, compiled in a folder of its own."""
+    """The example, compiled in a folder of its own, with the lines of docs/java.md that print counters."""
     if shutil.which("mvn") is None:
         missing("mvn is not installed")
     folder = tmp_path_factory.mktemp("java") / "project"
     shutil.copytree(ROOT / "examples/java", folder)
+    [counters] = [block.text for block in blocks("docs/java.md") if block.language == "java"]
+    program, run = folder / "src/main/java/TopDrinks.java", "System.out.println(pipeline.run().waitUntilFinish());"
+    assert run in program.read_text()
+    program.write_text(program.read_text().replace(run, counters))
     goals = ["compile", "dependency:build-classpath", "-Dmdep.outputFile=target/classpath"]
     subprocess.run(["mvn", "-B", "-q", *goals], cwd=folder, check=True, timeout=600)
     (folder / "orders.csv").write_text("".join(f"{user},{item}\n" for user, item in ORDERS))
@@ -125,3 +129,4 @@ def test_java_ranks(
         done = subprocess.run(command, cwd=java_project, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert sorted((tmp_path / "top-00000-of-00001").read_text().splitlines()) == ["1,tea", "2,cake"]
+    assert re.search(r"external0\W.* operator_only_workers_with_rows_left [1-9]", done.stdout)

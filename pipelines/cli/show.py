@@ -19,7 +19,6 @@ from private_topk.transforms.errors import InvalidArgument, did_you_mean, printa
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name, parameters_of
 
 if TYPE_CHECKING:
-    from private_topk.pipelines.budget.accounting import Entry
     from private_topk.pipelines.show.published import PublishedReport
     from private_topk.pipelines.sinks.sink import Sink
 
@@ -81,14 +80,15 @@ def _show(arguments: Namespace, others: list[str]) -> None:
         lost = [*what_is_lost(report), *books[1:]]
         document = {"manifest": _manifest(report), "rows": [dict(row) for row in report.rows]}
         print_json({**document, "lost": lost} if lost else document)
-        for sentence in lost:  # the other forms tell it themselves
-            print(sentence, file=sys.stderr)
     elif arguments.sign_off:
         print(*sheet(report, books), sep="\n")
     elif arguments.registry:
         print(registry_entry(report, books), end="")
     else:
         print(*in_text(report), sep="\n")
+    if not (arguments.sign_off or arguments.registry):  # these tell it themselves
+        for sentence in [*(what_is_lost(report) if arguments.json else ()), *books[1:]]:
+            print(sentence, file=sys.stderr)
 
 
 def _write_page(report: PublishedReport, arguments: Namespace) -> None:
@@ -105,8 +105,8 @@ def _manifest(report: PublishedReport) -> dict[str, Any] | None:
 
 def _with_books(report: PublishedReport, arguments: Namespace) -> tuple[PublishedReport, Sequence[str]]:
     """The report with the cost of what a ledger has charged of it and is not here, and what the ledger says of the
-    dataset and of that; as it is where none is named. Of single files, and units of one window, only charges of these
-    windows count.
+    dataset, of that and of what it has not charged; as it is where none is named. Of single files, and units of one
+    window, only charges of these windows count.
     """
     url, manifest = arguments.ledger, report.manifest
     if url is None or manifest is None:  # each form says that it has none, or refuses it
@@ -115,27 +115,26 @@ def _with_books(report: PublishedReport, arguments: Namespace) -> tuple[Publishe
     from private_topk.pipelines.budget.statement import sentence
     from private_topk.pipelines.budget.windows import Windows
     from private_topk.pipelines.release.formats import RANKING_FORMATS
-    from private_topk.pipelines.release.promise import charged_too, named, series_of, with_charged
+    from private_topk.pipelines.release.promise import apart, charged_too, named, series_of, with_charged
 
-    if manifest.dataset is None:
-        raise InvalidArgument(
-            "ledger", "does not apply: the manifest names no dataset that was charged", "leave it out"
+    parts, books = report.parts or [manifest], Ledger(url).read()
+    held = {(each.release_id, each.key_id): each.dataset for each in books.charges}
+    lacking = [str(each.release_id) for each in parts if (each.release_id, each.key_id) not in held]
+    named_by = (held.get((each.release_id, each.key_id), each.dataset) for each in parts)
+    datasets = list(dict.fromkeys(filter(None, named_by)))
+    if not datasets:
+        rule = (
+            "does not apply: no manifest here names a dataset that was charged, and the ledger has charged none of them"
         )
-    dataset = manifest.dataset
-    books = Ledger(url).read(dataset)
-    if not books.budgets:
-        raise InvalidArgument(
-            "ledger",
-            f"has no budget of dataset {verbatim(dataset)}, which the manifest names",
-            "give the ledger that was charged",
-        )
-    known = {(entry.release_id, entry.key_id) for entry in books.charges}
-    parts = report.parts or [manifest]
-    for release, key in {(each.release_id, each.key_id) for each in parts}:
-        if (release, key) not in known:
-            raise InvalidArgument("ledger", f"knows nothing of {verbatim(release)}", "give the ledger that was charged")
-    told = " ".join(sentence(budget, books) for budget in books.budgets)
-    charges: Sequence[Entry] = books.charges
+        raise InvalidArgument("ledger", rule, "leave it out, or let `private-topk budget adopt` charge them")
+    budgets = [each for each in books.budgets if each.dataset in datasets]
+    if not budgets:
+        rule = f"has no budget of dataset {verbatim(' or '.join(datasets))}, which the manifest names"
+        raise InvalidArgument("ledger", rule, "give the ledger that was charged")
+    if len(lacking) == len(parts):
+        raise InvalidArgument("ledger", f"knows nothing of {verbatim(lacking[0])}", "give the ledger that was charged")
+    told = " ".join(sentence(budget, books) for budget in budgets)
+    charges = [each for each in books.charges if each.dataset in datasets]
     files = all(place.lower().endswith(tuple(RANKING_FORMATS)) for place in arguments.ranking)
     if files and manifest.privacy is not None and not manifest.privacy.of_all_windows:
         starts, ends = Windows.at(manifest.bounds()).bounds()
@@ -147,7 +146,7 @@ def _with_books(report: PublishedReport, arguments: Namespace) -> tuple[Publishe
     if lost:
         whole, told_by = series_of(parts, lost), with_charged(parts, lost)
         report = replace(report, manifest=whole, parts=told_by, rankings_of_a_user=None)
-    return report, (told, *named(lost, why))
+    return report, (told, *named(lost, why), *apart(list(dict.fromkeys(lacking)), datasets))
 
 
 def _titled(report: PublishedReport, arguments: Namespace) -> PublishedReport:

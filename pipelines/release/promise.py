@@ -191,8 +191,23 @@ def with_charged(published: Sequence[Manifest], also: Iterable[Entry]) -> list[M
 def named(charges: Sequence[Entry], more: str) -> Iterator[str]:
     """The sentence that names some of these and says more; nothing for none."""
     if charges:
-        rest = f" and {len(charges) - _NAMED:,} more" if len(charges) > _NAMED else ""
-        yield f"The ledger has charged {', '.join(each.release_id for each in charges[:_NAMED])}{rest} too{more}."
+        yield f"The ledger has charged {_some([each.release_id for each in charges])} too{more}."
+
+
+def apart(lacking: Sequence[str], datasets: Sequence[str]) -> Iterator[str]:
+    """The sentences on published releases that a ledger has not charged, or has charged to several datasets."""
+    if lacking:
+        yield (
+            f"The ledger has not charged {_some(lacking)}: these numbers count that by its manifest, and the budget "
+            "does not, until `private-topk budget adopt` charges it. What was not charged and is lost counts nowhere."
+        )
+    if len(datasets) > 1:
+        yield f"The releases here were charged to datasets {', '.join(datasets)}: none of their budgets counts all."
+
+
+def _some(releases: Sequence[str]) -> str:
+    rest = f" and {len(releases) - _NAMED:,} more" if len(releases) > _NAMED else ""
+    return f"{', '.join(releases[:_NAMED])}{rest}"
 
 
 def first_start(manifest: Manifest) -> tuple[bool, Any]:

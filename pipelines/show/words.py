@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from private_topk.pipelines.budget.composition import UNITS
 from private_topk.pipelines.release.formats import as_text
@@ -347,8 +347,6 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
     privacy, columns, of_a_user = manifest.privacy, manifest.columns, report.rankings_of_a_user or 1
     parts = report.parts or (manifest,)
     days = [each.released for each in parts if each.released]
-    keys = Counter(each.key_id for each in parts if each.key_id)
-    of_each = [f"{key} of {number:,} release{'s' * (number > 1)}" for key, number in keys.items()]
     several = {role: names for role in ("item", "group") if len(names := manifest.names(role)) > 1}
     settings = (
         ("release", report.name),
@@ -363,14 +361,23 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
         ("a user is", columns and f"a value of the column {columns.get('user')}"),
         ("an item is", "item" in several and f"what the columns {as_text(several['item'])} hold"),
         ("a group is", "group" in several and f"what the columns {as_text(several['group'])} hold"),
-        ("dataset", manifest.dataset),
+        ("dataset", _of_each(each.dataset for each in parts)),
         ("released", " to ".join(sorted({min(days), max(days)})) if days else None),
-        ("key", ", ".join(of_each if len(keys) > 1 else keys)),
+        ("key", _of_each(each.key_id for each in parts)),
         ("run by", manifest.runner),
         ("SHA-256 of the ranking", manifest.ranking_sha256),
         ("versions", ", ".join(f"{name} {version}" for name, version in (manifest.versions or {}).items())),
     )
     return [(label, value) for label, value in settings if value]
+
+
+def _of_each(names: Iterable[str | None]) -> str:
+    """What all releases have; or of how many releases each is, where they differ."""
+    found = Counter(names)
+    several = {
+        name: f" of {number:,} release{'s' * (number > 1)}" if len(found) > 1 else "" for name, number in found.items()
+    }
+    return ", ".join(f"{name}{more}" for name, more in several.items() if name)
 
 
 def in_text(report: PublishedReport) -> Iterator[str]:

@@ -314,6 +314,45 @@ def test_every_form_counts_what_a_ledger_alone_still_knows_and_says_where_none_i
         assert f"{lost}counts in these numbers only as the ledger has charged it." in counted, counted
 
 
+@pytest.mark.parametrize("dataset", [None, "searches"])
+def test_a_release_that_a_ledger_has_not_charged_is_named_until_it_is_adopted(dataset: str | None) -> None:
+    """Of a day that was published without the ledger, or under a dataset of another ledger."""
+    budget(), budget("sqlite:///other.db", "searches")
+    for number in (5, 6, 7):
+        charged(f"days/{number}.csv", asked(f"weekly/{number}", **day(number)))
+    published("days/8.csv", asked("weekly/8", **day(8)), dataset)
+    for file in Path("days").glob("5.*"):
+        file.unlink()
+
+    def told(form: str) -> tuple[str, str]:
+        done = command("show", "days", *filter(None, [form]), "--ledger", LEDGER)
+        assert done.status == 0, done
+        return " ".join(done.out.split()), done.err
+
+    lacks = "The ledger has not charged weekly/8: these numbers count that by its manifest, and the budget does not"
+    for form in ("--sign-off", "--registry"):
+        said, _ = told(form)
+        assert lacks in said and "The ledger has charged weekly/5 too, of which no manifest" in said, said
+        assert "So far 3 charges have spent" in said, said
+    assert "of a person in all windows epsilon 4, delta 0" in (said := told("--sign-off")[0]), said
+    every = ", searches of 1 release" if dataset else ""
+    assert f"dataset plays of 2 releases{every} released" in said, said
+    for form in ("", "--json"):
+        assert lacks in told(form)[1], "the operator alone"
+    adopted = command("budget", "adopt", "days", "--ledger", LEDGER, "--dataset", "plays")
+    assert adopted.status == (2 if dataset else 0)
+    assert (lacks in told("--sign-off")[0]) is bool(dataset)
+
+
+def test_a_series_that_was_charged_to_two_datasets_says_that_neither_budget_has_all() -> None:
+    budget(), budget(dataset="searches")
+    for number, dataset in ((5, "plays"), (6, "searches")):
+        charged(f"days/{number}.csv", asked(f"weekly/{number}", **day(number)), dataset=dataset)
+    said = " ".join(command("show", "days", "--sign-off", "--ledger", LEDGER).out.split())
+    assert "charged to datasets plays, searches: none of their budgets counts all." in said, said
+    assert all(f"budget of dataset {dataset} is epsilon 10" in said for dataset in ("plays", "searches")), said
+
+
 def test_words_name_every_repeat_that_the_sum_counts_of_a_release_of_several_windows() -> None:
     """Whose windows have files of their own. Of what is lost itself no window is named."""
     budget()
@@ -474,12 +513,13 @@ def test_a_share_of_an_epsilon_is_shown_to_six_digits_and_kept_exactly() -> None
 
 
 def test_a_ledger_that_says_nothing_of_the_ranking_is_refused() -> None:
+    other, same = "sqlite:///other.db", "sqlite:///same.db"
+    budget(), budget(other, "searches"), budget(same)
     published("r.csv", asked())
     for words in (["--ledger", LEDGER], ["--sign-off", "--ledger", LEDGER]):
         done = command("show", "r.csv", *words)
-        assert done.status == 2 and "the manifest names no dataset that was charged" in done.err and not done.out, done
-    other, same = "sqlite:///other.db", "sqlite:///same.db"
-    budget(), budget(other, "searches"), budget(same)
+        assert done.status == 2 and "no manifest here names a dataset that was charged" in done.err, done
+        assert "let `private-topk budget adopt` charge them" in done.err and not done.out, done
     charged("r.csv", asked("charged"))
     done = command("show", "r.csv", "--registry", "--ledger", other)
     assert done.status == 2 and "has no budget of dataset plays" in done.err and not done.out, done

@@ -353,7 +353,8 @@ class ScheduledReport(Publications):
         return self._known
 
     def _since(self, asked: Manifest, last: Manifest | None) -> Iterator[Fact]:
-        """What is otherwise than in the last publication: the question, and the key where it is known here.
+        """What is otherwise than in the last publication: the question, the dataset that pays, and the key where it is
+        known here.
 
         Raises InvalidArgument if `show` could make no series of this and the last of all publications.
         """
@@ -371,6 +372,10 @@ class ScheduledReport(Publications):
         if key_id not in (None, last.key_id):
             was = f"{last.release_id} was published under key {last.key_id}, and the key is {key_id} now"
             yield "key", f"{was}: keep the old one, since this key cannot draw again what is published and then lost"
+        pays = None if self.account is None else self.account.dataset
+        if last.dataset not in (None, pays):
+            was = f"{last.release_id} was charged to dataset {last.dataset}, and {pays or 'no ledger'} is to pay now"
+            yield "dataset", f"{was}: no budget counts both, though the same people may be in both"
 
     def _tell(self, number: int, text: str) -> None:
         with level("warning"):

@@ -95,6 +95,28 @@ def test_a_file_that_is_checked_after_its_key_was_rotated_says_so(folder: Path, 
     assert "was published under key" not in told("--dry-run"), "nobody can say"
 
 
+@pytest.mark.parametrize(("now", "text"), [("other", CHARGED.replace("plays", "other")), ("no ledger", WEEKLY)])
+def test_a_file_that_is_charged_otherwise_than_before_says_so(
+    folder: Path, capsys: pytest.CaptureFixture, now: str, text: str
+) -> None:
+    """To another dataset, or to none: as for a key, the file alone, the dry run of the next period and its run."""
+    budget = ("--ledger", f"sqlite:///{folder}/budget.db", "--dataset", "other", "--epsilon", "2")
+    assert main(["budget", "create", *budget]) == 0
+
+    def told(*words: str) -> str:
+        capsys.readouterr()
+        assert report(folder, *words) == 0
+        return "".join(capsys.readouterr())
+
+    assert report(folder, *FIRST) == 0
+    said = f"Z was charged to dataset plays, and {now} is to pay now: no budget counts both"
+    assert said not in told("--dry-run") + told(*SECOND, "--dry-run")
+    (folder / "weekly.yaml").write_text(text)
+    for words in (("--dry-run",), (*SECOND, "--dry-run"), SECOND):
+        assert said in (found := told(*words)), found
+    assert said not in told("--dry-run"), "once is enough"
+
+
 @pytest.mark.parametrize("unit", ["user", "user-window"])
 def test_a_dry_run_promises_what_the_folder_will(folder: Path, capsys: pytest.CaptureFixture, unit: str) -> None:
     """Of a period and of its correction, while others were corrected and asked at another price."""

@@ -106,12 +106,22 @@ def sentence(budget: Budget, books: Books) -> str:
     everything = found.get("all_windows") or {"epsilon": 0}
     of_all = f"; together {in_numbers(everything)} for a user who is in all windows" if everything["epsilon"] else ""
     how = "by zCDP" if found["spent"]["accounting"] == "zcdp" else "added up"
-    period = f", in period {found['period']['number']}" if found["period"]["days"] is not None else ""
+    renewed = found["period"]["days"] is not None
+    period, all_periods = (
+        (f" in period {found['period']['number']},", f"; {of_periods(found)}") if renewed else ("", "")
+    )
     return (
         f"The ledger's budget of dataset {budget.dataset} is {in_numbers(found['total'])} for {UNITS[budget.unit]} "
         f"(neighbours: {budget.neighbours}). So far{period} {charges} spent{where} {in_numbers(found['spent'])}, "
-        f"{how}{of_all}."
+        f"{how}{of_all}{all_periods}."
     )
+
+
+def of_periods(found: dict[str, Any]) -> str:
+    """What protects a user of all periods of a renewed budget, by its statement."""
+    periods, total = found["period"]["number"], found["total"]
+    most = in_numbers({name: periods * total[name] for name in ("epsilon", "delta")})
+    return f"a user in n periods is protected by n times the total, in the {periods} so far by {most}"
 
 
 def in_numbers(stated: dict[str, Fraction]) -> str:

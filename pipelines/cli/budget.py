@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from private_topk.pipelines.budget.accounting import Books, Budget, Entry, most
 from private_topk.pipelines.budget.composition import UNITS, check_windows
-from private_topk.pipelines.budget.statement import in_numbers, statement
+from private_topk.pipelines.budget.statement import in_numbers, of_periods, statement
 from private_topk.pipelines.cli.arguments import Command
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.files import protected_files, refuse_replacing
@@ -274,7 +274,7 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
         if found["all_windows"]["epsilon"]:
             lines.append(f"  together  {in_numbers(found['all_windows'])} for a user who is in all windows")
     if period["days"] is not None:
-        each = f"each of at least {period['days']:g} days: a user in n periods is protected by n times the total"
+        each = f"each of at least {period['days']:g} days: {of_periods(found)}"
         lines.append(f"  period {period['number']}, since {period['since']}, {each}")
     return lines
 

@@ -13,6 +13,7 @@ import pytest
 
 from private_topk.pipelines.budget.accounting import Budget, budget_usage
 from private_topk.pipelines.budget.ledger import Ledger, Request
+from private_topk.pipelines.budget.statement import sentence
 from private_topk.pipelines.cli import main
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms.cost import Cost
@@ -158,15 +159,19 @@ def test_a_server_has_the_clock_and_not_those_who_call(url: str, capsys: pytest.
 
 def test_a_renewal_is_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     url = f"sqlite:///{tmp_path}/budget.db"
-    books = ["--ledger", url, "--dataset", "plays", "--privacy-unit", "user"]
-    assert main(["budget", "create", *books, "--epsilon", "2"]) == 0
+    given = ["--ledger", url, "--dataset", "plays", "--privacy-unit", "user"]
+    assert main(["budget", "create", *given, "--epsilon", "2"]) == 0
     Ledger(url).charge(request("a", PURE))
-    assert main(["budget", "renew", *books, "--period", "365d"]) == 2
+    assert main(["budget", "renew", *given, "--period", "365d"]) == 2
     assert "--period is not over: it began on" in capsys.readouterr().err
     let_pass(url, YEAR)
-    assert main(["budget", "renew", *books, "--period", "365d"]) == 0
+    assert main(["budget", "renew", *given, "--period", "365d"]) == 0
     said = capsys.readouterr().out
-    assert "0.0% used by 0 charges" in said and "a user in n periods is protected by n times the total" in said
+    both = "a user in n periods is protected by n times the total, in the 2 so far by epsilon 4, delta 0"
+    assert "0.0% used by 0 charges" in said and both in said, said
+    books = Ledger(url).read()
+    told = sentence(books.budgets[0], books)  # on the sheet and in the entry
+    assert told.endswith(f" So far in period 2, 0 charges have spent epsilon 0, delta 0, added up; {both}."), told
     assert main(["budget", "history", "--ledger", url]) == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith("Z: plays, user, for at least 365 days")
     assert main(["budget", "history", "--ledger", url, "--json"]) == 0

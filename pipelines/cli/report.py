@@ -149,7 +149,7 @@ def _go_through(report: ScheduledReport, numbers: Sequence[int], arguments: Name
 
 def _tell_how_they_went(report: ScheduledReport, went: Sequence[str], arguments: Namespace) -> None:
     """What became of all periods. Raises RunFailed, InputNotReady if some are not published."""
-    if "missed" in went and (why := report.refused()):
+    if not arguments.backfill and ("missed" in went or "failed" not in went) and (why := report.refused()):
         told = f"{report.name}: every call is refused: {why}"
         print(printable(told), file=sys.stderr if arguments.json else None, flush=True)
     if "failed" not in went:

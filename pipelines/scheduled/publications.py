@@ -288,16 +288,15 @@ class Publications(Periods):
         sink = sink_for(periods.options(number), watch=self.watches)
         return sink.lying(periods.windows(number), periods.release_id(number)) or ()
 
-    def _check_adopted(self, number: int) -> None:
-        """Raise InvalidArgument if the ledger lacks what is published of a period up to this one."""
+    def _check_adopted(self, key_id: str | None) -> None:
+        """Raise InvalidArgument if the ledger lacks what is published of any period under a key."""
         account = self.account
         if account is None:
             return
-        key_id = ReleaseKey.parse(self.options(number)["release_key"]).key_id()
         charged = {entry.release_id for entry in self._charges()}
-        for earlier in range(number + 1):
-            made = (each for each in self._publications(earlier) if each.release_id(earlier) not in charged)
-            places = [place for periods in made for place in self._places(periods, earlier)]
+        for number in range(self.schedule.ended(now())):
+            made = (each for each in self._publications(number) if each.release_id(number) not in charged)
+            places = [place for periods in made for place in self._places(periods, number)]
             check_adopted(account, (each.pair.manifest for each in places), key_id)
 
     def _check_known(self, options: Options) -> None:

@@ -167,7 +167,9 @@ class ScheduledReport(Publications):
         return "it was begun before, and a call draws the same ranking at no further cost"
 
     def refused(self) -> str:
-        """Why every call is refused, as one that would publish another series; empty if none is."""
+        """Why every call is refused, as one that would publish another series, or since the ledger lacks what is
+        published; empty if none is.
+        """
         try:
             list(self._changes())
         except InvalidArgument as error:
@@ -183,6 +185,7 @@ class ScheduledReport(Publications):
                 yield from self._since(asked, self._latest)
             if self.account is not None:
                 held_by(self.account, self.options(0))
+                self._check_adopted(known_key_id(ReleaseKey.parse(self.options(0)["release_key"])))
 
     def prospects(self) -> Iterator[Fact]:
         """What is asked otherwise than in the last publication; what the ledger has of the periods, and says of the
@@ -312,7 +315,7 @@ class ScheduledReport(Publications):
                 remedy = "give that one, bring the files back from a copy, or "
                 remedy += "publish a {correction}, which costs" if self._correction is None else ANOTHER_RELEASE
                 raise InvalidArgument("release_key", rule, remedy)
-            self._check_adopted(number)
+            self._check_adopted(ReleaseKey.parse(options["release_key"]).key_id())
             if self.is_known_by_correction(number):
                 rule = f"lacks the files of {verbatim(self.release_id(number))}, which was corrected"
                 raise InvalidArgument("output", rule, "bring them back from a copy: nothing else tells what was asked")

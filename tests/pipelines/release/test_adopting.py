@@ -111,6 +111,11 @@ def test_a_report_says_what_its_restored_ledger_lacks(folder: Path, capsys: pyte
             assert report(folder, "--window-end", *each) == 2
             said = capsys.readouterr().err
             assert f"ledger.url has no charge of {lacks}, which is published" in said and "budget adopt" in said
+        assert report(folder, "--dry-run") == 2
+        assert f"has no charge of {lacks}, which" in capsys.readouterr().err
+        assert report(folder, "--missed", "--until", "2026-01-12") == 0, "where a correction alone is forgotten too"
+        said = capsys.readouterr().out
+        assert "weekly: every call is refused: " in said and f"has no charge of {lacks}, which" in said, said
         assert Ledger(url).read() == before and sorted(folder.glob("out/*")) == files
         if lacks == first:
             [manifest] = folder.glob("out/*late*.manifest.json")

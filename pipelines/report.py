@@ -18,7 +18,7 @@ from private_topk.pipelines.registry import sink_of, source_of
 from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.identity import fingerprint, identity_of
 from private_topk.pipelines.release.input_record import InputRecord
-from private_topk.pipelines.release.manifest import Manifest, Publication
+from private_topk.pipelines.release.manifest import Manifest, PeriodFacts, Publication
 from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.files import Files, Inputs
@@ -70,6 +70,7 @@ class Report:
             starts then depends on the rows, which no epsilon covers: docs/reports.md.
         kept: files that the report was made from, which its output must not replace.
         corrects: the earlier publications of the same windows that this one corrects.
+        horizon: what holds all declared windows of a scheduled report, of which this run publishes some.
         shards: user shards, a power of two; any number gives the same ranking, None chooses by size.
         step: of windows to date, the one that is published alone.
     """
@@ -83,6 +84,7 @@ class Report:
     expect_rows_at_least: int | None = None
     kept: tuple[str, ...] = ()
     corrects: tuple[Publication, ...] = ()
+    horizon: PeriodFacts | None = None
     step: Step | None = None
 
     def __post_init__(self) -> None:
@@ -164,6 +166,7 @@ class Report:
             integer_items=self.integer_items(),
             dataset=None if self.account is None else self.account.dataset,
             corrects=self.corrects,
+            horizon=self.horizon,
         )
 
     def integer_items(self) -> bool:

@@ -47,6 +47,7 @@ def manifest_of(
     integer_items: bool = False,
     dataset: str | None = None,
     corrects: tuple[Publication, ...] = (),
+    horizon: PeriodFacts | None = None,
 ) -> Manifest:
     """The manifest of a report as known before its job starts: without its runner, the key's id, which is read where
     the key is, and an answer.
@@ -56,6 +57,7 @@ def manifest_of(
         integer_items: items are published as integers.
         dataset: whose budget is charged, where one is.
         corrects: the earlier publications of the same windows that this one corrects.
+        horizon: what holds all declared windows of a scheduled report, of which a run publishes some.
     """
     top_k, release, period = question.top_k, question.release, question.period
     mechanism, counts = top_k.mechanism, top_k.publish_counts
@@ -88,6 +90,7 @@ def manifest_of(
         dataset=dataset,
         found=found or None,
         corrects=corrects,
+        horizon=horizon,
         versions={"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES},
     )
     if private:

@@ -184,7 +184,9 @@ class Window(Record, frozen=True, kw_only=True):
 
 
 class PeriodFacts(Record, frozen=True, kw_only=True):
-    """The period that windows to date all begin with. They are one series, which is paid for as a whole."""
+    """The period that windows to date all begin with: they are one series, which is paid for as a whole. Or the one
+    that holds all windows of a horizon.
+    """
 
     start: Moment
     end: Moment
@@ -253,6 +255,7 @@ class Manifest(QuestionFacts, frozen=True, kw_only=True):
     dataset: str | None = None
     found: tuple[str, ...] | None = None
     corrects: tuple[Publication, ...] = ()
+    horizon: PeriodFacts | None = None
     runner: str | None = None
     versions: dict[str, str] | None = None
     released: str | None = None

@@ -130,7 +130,7 @@ def series_of(published: Iterable[Manifest], also: Iterable[Entry] = ()) -> Mani
     published, also = sorted(published, key=first_start), list(also)
     manifests = not_corrected(published)
     first, windows = manifests[-1], tuple(window for each in manifests for window in each.windows)
-    asked = {each.name for each in msgspec.structs.fields(SeriesFacts)} | {"groups"}
+    asked = {each.name for each in msgspec.structs.fields(SeriesFacts)} | {"groups", "horizon"}
     names = {each.name for each in msgspec.structs.fields(Manifest)} - asked
     differing = {name for name in names if any(getattr(each, name) != getattr(first, name) for each in manifests)}
     facts: dict[str, Any] = dict.fromkeys(differing) | {"windows": windows}

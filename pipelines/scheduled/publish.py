@@ -19,7 +19,7 @@ from private_topk.pipelines.process import level
 from private_topk.pipelines.question import Question, asked_by
 from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.formats import format_of
-from private_topk.pipelines.release.manifest import Manifest, series_change, series_difference
+from private_topk.pipelines.release.manifest import Manifest, PeriodFacts, series_change, series_difference
 from private_topk.pipelines.release.promise import charged_too, named
 from private_topk.pipelines.report import Report, check_shards, held_by, report_of, sink_for, source_for
 from private_topk.pipelines.run import Done, check_words, launch_of, reach_files, run
@@ -322,9 +322,16 @@ class ScheduledReport(Publications):
             if self.state is not None:
                 report = _at_step(report, self._step(self.state, report.question, number), report.source)
             kept = (*report.kept, self._file.document.path)
-            report = replace(report, kept=kept, corrects=self._corrected(number))
+            report = replace(report, kept=kept, corrects=self._corrected(number), horizon=self._horizon())
         with self._pointing("runner.options"):
             return report, launch_of(runner, words, streaming=not report.source.bounded)
+
+    def _horizon(self) -> PeriodFacts | None:
+        """What holds all declared windows, where one promise is of them all and they are not one series to date."""
+        schedule = self.schedule
+        if schedule.horizon is None or self.options(0).get("privacy_unit") != "user" or self.state is not None:
+            return None
+        return PeriodFacts(start=schedule.period(0).start, end=schedule.period(schedule.horizon - 1).end)
 
     def _step(self, folder: str, question: Question, number: int) -> KeptStep:
         """A step of a report to date, with what was counted before it.

@@ -22,7 +22,7 @@ from private_topk.pipelines.release.manifest import (
 )
 from private_topk.pipelines.release.promise import not_corrected
 from private_topk.pipelines.show import noise
-from private_topk.pipelines.show.published import PublishedReport, day_of, table
+from private_topk.pipelines.show.published import PublishedReport, day_of, table, when
 from private_topk.transforms.errors import printable
 from private_topk.transforms.mechanisms.parameters import LARGE_DELTA, TAKE_DELTA
 from private_topk.transforms.stated import number
@@ -113,6 +113,9 @@ def not_counted(report: PublishedReport) -> list[str]:
         )
     elif manifest.to_date is None and any("/" in str(each.release_id) for each in report.parts):  # of a report file
         sentences.append(f"All that is shown here counts: {correction} adds to these numbers.")
+    if several and manifest.horizon is not None:
+        declared = when(manifest.horizon.start, manifest.horizon.end, report.zone)
+        sentences.append(f"The horizon, as the newest here declares it, is from {declared}.")
     return sentences + what_is_lost(report)
 
 

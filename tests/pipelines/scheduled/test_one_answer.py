@@ -598,7 +598,15 @@ def test_another_horizon_in_mid_series_is_told(folder: Path, capsys: pytest.Capt
     assert report(folder, *SECOND, "--dry-run") == 0
     signed = "states the promise for 2 windows, also of what was signed for 1\n"
     assert signed in capsys.readouterr().out
-    assert report(folder, *SECOND) == 0
+    for words, end in ((FIRST, "12"), (SECOND, "19")):
+        assert report(folder, *words) == 0
+        page = command("show", str(folder / "out"), "--html", str(folder / "page.html"), "--overwrite")
+        forms = [command("show", str(folder / "out"), *form).out for form in ((), ("--sign-off",), ("--registry",))]
+        for form in ((folder / "page.html").read_text(), *forms):
+            declared = (
+                f"The horizon, as the newest here declares it, is from 2026-01-05 00:00 to 2026-01-{end} 00:00 UTC."
+            )
+            assert declared in " ".join(form.split()), (page, form)
     (folder / "weekly.yaml").write_text(text.replace("horizon: 4", "horizon: 1"))
     capsys.readouterr()
     assert report(folder, "--dry-run") == 0

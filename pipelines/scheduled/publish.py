@@ -9,6 +9,8 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cache, partial
 
+import msgspec
+
 from private_topk.pipelines.budget.accounting import ADOPTED, budget_usage, heaviest
 from private_topk.pipelines.budget.ledger import Account, ChargeReceipt, tell_operator
 from private_topk.pipelines.budget.sharing import cost_of
@@ -19,13 +21,14 @@ from private_topk.pipelines.process import level
 from private_topk.pipelines.question import Question, asked_by
 from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.formats import format_of
-from private_topk.pipelines.release.manifest import Manifest, PeriodFacts, series_change, series_difference
-from private_topk.pipelines.release.promise import charged_too, named
+from private_topk.pipelines.release.manifest import Manifest, PeriodFacts, Window, series_change, series_difference
+from private_topk.pipelines.release.promise import charged_too, named, promise_of
 from private_topk.pipelines.report import Report, check_shards, held_by, report_of, sink_for, source_for
 from private_topk.pipelines.run import Done, check_words, launch_of, reach_files, run
 from private_topk.pipelines.scheduled.periods import now
 from private_topk.pipelines.scheduled.publications import Fact, Publications, corrected_by
 from private_topk.pipelines.scheduled.state import KeptStep, NewAndCounted, SeriesState, forget, refused_state
+from private_topk.pipelines.show.words import in_numbers
 from private_topk.pipelines.sinks.sink import known_key_id
 from private_topk.pipelines.sources.domain import stand_ins
 from private_topk.pipelines.sources.source import Source
@@ -146,6 +149,7 @@ class ScheduledReport(Publications):
                 return
             facts.append(("recall", self._forewarn(report, number)))
             facts += (("charged", told) for told in named(too(), ": this promise counts that"))
+            facts += self._before_this_horizon(report.manifest)
             facts += (("earlier", told) for told in self._perhaps_lost(number))
             facts += self.lacking(number)
             facts += self._since(report.manifest, self._last(number, _NEARBY))
@@ -210,6 +214,22 @@ class ScheduledReport(Publications):
                 return
             yield "ledger", f"{told}; the next one {fits(account.books.quote(report.request(_ANY)))}"
             yield from (fact[:2] for fact in self._future_charges(report, None))
+            yield from self._before_this_horizon(manifest_of(report.question))
+
+    def _before_this_horizon(self, asked: Manifest) -> Iterator[Fact]:
+        """What the ledger has charged of the report before its first period, and what it all comes to in the end."""
+        horizon, charged = self.schedule.horizon, self._charged()
+        if horizon is None or self._horizon() is None:
+            return
+        also = charged_too(self._charges(), [msgspec.structs.replace(asked, release_id=f"{self.name}/")])
+        ids = {self.release_id(each, None) for each in range(max(horizon, self.schedule.ended(now(), beyond=True)))}
+        before = {corrected_by(each.release_id) for each in also} - ids
+        left = [self._period(each) for each in range(horizon) if self.release_id(each, None) not in charged]
+        if before and left:
+            windows = tuple(Window(start=each.start, end=each.end, returned=0) for each in left)
+            in_all, _ = promise_of([msgspec.structs.replace(asked, windows=windows)], also)
+            told = f"periods of {self.name} that the ledger has charged before this horizon: {len(before):,}"
+            yield "before", f"{told}; with all of this one they come to {in_numbers(in_all)}, asked as now"
 
     def _charged(self) -> set[str]:
         """The release ids of the periods that a ledger has, of a horizon without those of another `first`."""

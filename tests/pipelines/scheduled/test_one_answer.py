@@ -26,6 +26,7 @@ __all__ = ["folder"]
 FIRST, SECOND = ("--window-end", "2026-01-12"), ("--window-end", "2026-01-19")
 RANKING = "out/weekly-2026-01-05.csv"
 MANIFEST = "out/weekly-2026-01-05.manifest.json"
+SECOND_YEAR = "horizon: 2\n  every: week\n  first: 2026-01-12"
 CHANGES = {
     "k": ("k: 3", "k: 4", "k 3 (now 4)"),
     "epsilon": ("epsilon: 1", "epsilon: 0.5", "epsilon 1 (now 0.5)"),
@@ -616,6 +617,24 @@ def test_another_horizon_in_mid_series_is_told(folder: Path, capsys: pytest.Capt
     said = json.loads(capsys.readouterr().out)["privacy"]
     assert report(folder, *FIRST, "--correction", "1") == 0
     assert said.startswith(promise(read_published(str(folder / "out")).manifest)), said
+
+
+def test_a_second_horizon_says_what_it_comes_to_with_the_first(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    """Before any of it is published, as the folder says once all of it is."""
+    text = CHARGED.replace("epsilon: 1", "epsilon: 1\n  privacy_unit: user")
+    (folder / "budget.db").unlink()
+    budget = ("--ledger", f"sqlite:///{folder}/budget.db", "--dataset", "plays", "--epsilon", "9")
+    assert main(["budget", "create", *budget, "--privacy-unit", "user"]) == 0
+    (folder / "weekly.yaml").write_text(text.replace("horizon: 4", "horizon: 1"))
+    assert report(folder, *FIRST) == 0
+    (folder / "weekly.yaml").write_text(text.replace("horizon: 4\n  every: week\n  first: 2026-01-05", SECOND_YEAR))
+    said = "charged before this horizon: 1; with all of this one they come to epsilon 2, asked as now"
+    for words in (("--dry-run",), (*SECOND, "--dry-run"), SECOND, ("--dry-run",), ("--window-end", "2026-01-26")):
+        capsys.readouterr()
+        assert report(folder, *words) == 0
+        assert (said in capsys.readouterr().out) is ("--dry-run" in words)
+    manifest = read_published(str(folder / "out")).manifest
+    assert manifest is not None and promise(manifest).startswith("epsilon 2 for one user's rows")
 
 
 def test_what_may_be_drawn_a_second_time_is_told_where_no_ledger_knows_it(

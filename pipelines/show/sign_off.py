@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from private_topk.pipelines.release.manifest import BudgetFacts
+from private_topk.pipelines.release.manifest import BudgetFacts, Manifest
 from private_topk.pipelines.show.published import PublishedReport, day_of, when
 from private_topk.pipelines.show.templates import rendered
 from private_topk.pipelines.show.words import (
@@ -73,7 +73,7 @@ def _facts(report: PublishedReport, books: Sequence[str]) -> dict[str, Any]:
             "there is no manifest beside this ranking that promises anything",
             "a ranking is signed for by what its manifest says, so if that is lost bring it back from a copy",
         )
-    privacy, zcdp, everything = manifest.privacy, manifest.zcdp_of_a_window, manifest.all_windows
+    privacy, everything = manifest.privacy, manifest.all_windows
     spans = {(window.start, window.end) for window in manifest.windows if window.start and window.end}
     one = "window" if manifest.to_date is None else "period"
     over_a_year = f"at most the budget of one {one}, times the number of the year's {one}s that have rows of the person"
@@ -95,7 +95,7 @@ def _facts(report: PublishedReport, books: Sequence[str]) -> dict[str, Any]:
         "who_counts": who_counts(manifest),
         "symbols": in_symbols(manifest),
         "budget": _numbers(privacy),
-        "zcdp": zcdp if zcdp and zcdp.rho else None,
+        "of_a_window": _of_a_window(manifest, report.parts),
         "all_windows": _numbers(everything) if everything else "",
         "over_a_year": over_a_year if spans and not privacy.of_all_windows else "",
         "not_protected": _NOT_PROTECTED,
@@ -105,6 +105,17 @@ def _facts(report: PublishedReport, books: Sequence[str]) -> dict[str, Any]:
         "when": when(start, end, report.zone),
         "groups": sum(not spans or (window.start, window.end) == max(spans) for window in manifest.windows),
     }
+
+
+def _of_a_window(manifest: Manifest, parts: Sequence[Manifest]) -> str:
+    """What a window costs as zCDP; where that has changed, of how many of the windows here."""
+    found: dict[str, int] = {}
+    for each in parts if manifest.zcdp_of_a_window is None else [manifest]:
+        if (zcdp := each.zcdp_of_a_window) is not None and zcdp.rho:
+            delta = f" but for a delta of {number(zcdp.delta)}" if zcdp.delta else ""
+            told = f"rho {number(zcdp.rho)} (zCDP){delta}"
+            found[told] = found.get(told, 0) + len(each.paid_for())
+    return ", ".join(f"{told}{f' of {many:,}' * (len(found) > 1)}" for told, many in found.items())
 
 
 def _numbers(budget: BudgetFacts) -> str:

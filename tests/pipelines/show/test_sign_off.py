@@ -445,6 +445,7 @@ def test_a_series_that_was_asked_otherwise_before_is_signed_for_with_all_that_it
     sheet, entry = (" ".join(command("show", "days", flag).out.split()) for flag in ("--sign-off", "--registry"))
     assert change in sheet and "below stands what is asked since" in sheet and change in entry
     assert "budget epsilon 2," in sheet and "epsilon: 2" in entry  # half of 1 and half of 3
+    assert "of each window rho 0.03125 (zCDP) of 1, rho 0.28125 (zCDP) of 1 " in sheet, "0.5² / 8 and 1.5² / 8"
     assert "for each of 2 groups in each of 2 windows" in entry
 
 

@@ -118,6 +118,7 @@ def _with_books(report: PublishedReport, arguments: Namespace) -> tuple[Publishe
     from private_topk.pipelines.release.promise import apart, charged_too, named, series_of, with_charged
 
     parts, books = report.parts or [manifest], Ledger(url).read()
+    held: dict[tuple[str | None, str | None], str | None]
     held = {(each.release_id, each.key_id): each.dataset for each in books.charges}
     lacking = [str(each.release_id) for each in parts if (each.release_id, each.key_id) not in held]
     named_by = (held.get((each.release_id, each.key_id), each.dataset) for each in parts)

@@ -88,6 +88,15 @@ def _is_meant(path: str, pattern: str) -> bool:
     )
 
 
+def refuse_doubled(files: Iterable[FileInfo]) -> None:
+    """Raise InvalidArgument if a file is there under two names, such as that of a link."""
+    names: dict[object, str] = {}
+    for file in files:
+        if (other := names.setdefault(same_file(file.path), file.path)) != file.path:
+            rule = f"{file.path} and {other} are one file, so its rows would count twice"
+            raise InvalidArgument("input", verbatim(rule), "give a pattern without the link")
+
+
 _TABLES = {
     "Delta": "_delta_log/*",
     "Iceberg": "metadata/*.metadata.json*",
@@ -211,17 +220,21 @@ def _literal(pattern: str) -> tuple[str, list[str]]:
     return folder, parts
 
 
-def _below(folder: str, parts: list[str]) -> Iterator[str]:
+def _below(folder: str, parts: list[str], above: tuple[str, ...] = ()) -> Iterator[str]:
+    """The paths in a folder that parts match. `**` follows links, but into none of the real folders above."""
     name, rest = parts[0], parts[1:]
     if not name or not os.path.isdir(folder or "."):
         return
     if name == "**":
         yield from _below(folder, rest or ["*"])
+        above = above or (os.path.realpath(folder or "."),)
     alone = [name] if os.path.lexists(folder + name) else []
     for entry in sorted(os.listdir(folder or ".")) if has_magic(name) else alone:
         path = folder + entry
-        if name == "**" and os.path.isdir(path) and not os.path.islink(path):
-            yield from _below(f"{path}/", parts)
+        if name == "**" and os.path.isdir(path):
+            real = os.path.realpath(path)
+            if real not in above:
+                yield from _below(f"{path}/", parts, (*above, real))
         elif fnmatchcase(entry, name):
             if rest:
                 yield from _below(f"{path}/", rest)

@@ -14,7 +14,7 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindows, TimestampCombiner
 
-from private_topk.pipelines.files import FileInfo, is_local, match, refuse_tables, same_file
+from private_topk.pipelines.files import FileInfo, is_local, match, refuse_doubled, refuse_tables, same_file
 from private_topk.pipelines.release.identity import fingerprint, identity_of
 from private_topk.pipelines.run_state import RunState
 from private_topk.pipelines.sources.columns import ROLES, Columns, Rows
@@ -67,14 +67,10 @@ class Files(Source):
         part of a table, or there under two names. One of 0 bytes has no rows, whatever its name: warehouses leave such
         ones beside their data.
         """
-        names: dict[object, str] = {}
         with of_field("input"):
             files = match(self.uri)
             refuse_tables(files)
-            for file in files:
-                if (other := names.setdefault(same_file(file.path), file.path)) != file.path:
-                    rule = f"{file.path} and {other} are one file, so its rows would count twice"
-                    raise InvalidArgument("input", verbatim(rule), "give a pattern without the link")
+            refuse_doubled(files)
             return tuple(each for each in map(Original.of, files) if each.file.size)
 
     @property

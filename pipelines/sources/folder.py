@@ -30,6 +30,7 @@ from private_topk.pipelines.files import (
     is_local,
     match_any,
     open_file,
+    refuse_doubled,
     refuse_folder,
     refuse_tables,
 )
@@ -265,9 +266,10 @@ class _WatchDoFn(beam.DoFn, RestrictionProvider):
 
 def arrived(pattern: str) -> list[FileInfo]:
     """The complete files of a pattern that have a byte, in the order in which they were last written; there may be
-    none.
+    none. Raises InvalidArgument if one is there under two names.
     """
     files = [file for file in match_any(pattern) if file.size]
+    refuse_doubled(files)
     return sorted(files, key=lambda file: (file.written, file.path))
 
 

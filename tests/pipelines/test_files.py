@@ -55,6 +55,16 @@ def test_patterns_match_files_or_are_refused(folder: Path, pattern: str, found: 
             match(pattern)
 
 
+@pytest.mark.parametrize("pattern", ["in/**", "in/**/*", "in/**/*.csv"])
+def test_two_stars_follow_links_to_folders_and_none_into_a_circle(folder: Path, pattern: str) -> None:
+    for name in ("in/a.csv", "store/b.csv", "store/deep/c.csv"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(name)
+    for link, target in (("in/store", "../store"), ("in/itself", "."), ("store/back", "../in")):
+        (folder / link).symlink_to(target)
+    assert [file.path for file in match_any(pattern)] == ["in/a.csv", "in/store/b.csv", "in/store/deep/c.csv"]
+
+
 def test_a_matched_file_has_its_size_and_time_of_writing(folder: Path) -> None:
     os.utime("a.csv", ns=(0, 1_700_000_000_123_456_789))
     (file,) = match("a.csv")

@@ -401,8 +401,8 @@ class _WatchedJob(PipelineResult):
         except RuntimeError as error:
             # What a worker refuses is not always the last message: on a busy machine others fail with it.
             said = [message.message_response.message_text for message in self._job._messages]
-            told = self._watch.refusal or told_in("\n".join([str(error), *said]))
-            raise told or _ended(self._job._state, said) from None
+            told = self._watch.refusal or told_in("\n".join([str(error), *said])) or _ended(self._job._state, said)
+        raise RuntimeError(str(told)) from told  # by itself a refusal would say that nothing was done
 
 
 class _Handle(JobServiceHandle):
@@ -507,9 +507,14 @@ class JobManager:
         ]
 
 
+_IN_PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:\t?  .*\n)+\t?(\w[\w.]*)")
+"""What a worker raised, in the error of Java that has passed it on."""
+
+
 def _cause(name: str, text: str) -> str:
     """The kind of an error, and the reason in it: the rest of its text may hold data."""
-    return ": ".join(filter(None, [name.rpartition(".")[2], reason_in(text)]))
+    kind = [name, *_IN_PYTHON.findall(text)][-1].rpartition(".")[2]
+    return ": ".join(filter(None, [kind, reason_in(text)]))
 
 
 _LOOK = "look at the logs of the task managers and the Python workers"

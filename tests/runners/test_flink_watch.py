@@ -387,7 +387,21 @@ def test_a_job_is_cancelled_in_its_cluster(
 def test_a_job_that_is_not_known_any_more_is_told(manager: StubJobManager, watch: Callable) -> None:
     happens = {2: lambda: setattr(manager, "lost", True), 5: lambda: setattr(manager, "lost", False)}
     said = watch(answered=False, patience=0, before=happens, until=7)
-    assert len(said) == 1 and "does not know the job any more" in said[0]
+    assert len(said) == 1 and "does not know job any more" in said[0]
+
+
+def test_a_mini_cluster_goes_with_its_job(manager: StubJobManager, address: str) -> None:
+    """Once the job server has said that the job is done, that nobody knows it any more is no news."""
+    said: list[str] = []
+    watching = Watch(JobManager(address), "job", True, threading.Event(), said.append, patience=0)
+    done = SimpleNamespace(state="RUNNING", metrics=None, _state="DONE", wait_until_finish=lambda duration: "DONE")
+    watching.start()
+    while not watching._looks:
+        time.sleep(0.01)
+    assert flink._WatchedJob(done, watching, watching.cancel).wait_until_finish() == "DONE"
+    manager.lost = True
+    watching.join(10)
+    assert not watching.is_alive() and not said
 
 
 def test_an_answer_that_makes_no_sense_does_not_end_the_watch(manager: StubJobManager, watch: Callable) -> None:

@@ -184,9 +184,9 @@ class PrivateTopK(beam.PTransform):
                 "without are left out. Map them to beam.Row, or declare .with_output_types(...)",
                 names,
             )
-        check_digits("domain", kinds.get("item"), spec.domain)
+        check_digits("domain", kinds.get("item"), spec.domain, self._schema.order)
         if spec.groups is not None:
-            check_digits("groups", kinds.get("group"), spec.groups.labels)
+            check_digits("groups", kinds.get("group"), spec.groups.labels, self._schema.order)
         with counting_exactly(self._exact), warnings_of_workers():
             return pairs | MakeBlocks(with_times=self.period is not None, schema=self._schema) | self._rank
 

@@ -109,9 +109,9 @@ class PrivateTopK(beam.PTransform):
     Raises:
         ValueError: at construction, or where it is applied: an argument breaks its rule, the input is windowed and
             no period given, or its windows may fire more than once.
-        IncompleteDataError: in the job: the runner lost counts of a window, or handed them over twice. Nothing is
-            published for that window. With `reveal_active_windows`, one of which everything is lost looks like one
-            without rows.
+        RuntimeError: in the job, by whatever waits for it: the runner lost counts of a window, or handed them over
+            twice. Nothing is published for that window. With `reveal_active_windows`, one of which everything is lost
+            looks like one without rows.
     """
 
     __pandas_priority__ = 10_000  # pandas leaves `frame | rank` to this class, as other libraries do

@@ -33,7 +33,7 @@ from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 from apache_beam.runners.portability.flink_runner import FlinkJarJobServer, FlinkRunner
 from apache_beam.runners.portability.job_server import ExternalJobServer
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
-from apache_beam.runners.runner import PipelineResult
+from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from private_topk.runners import Launch, Line, cache_folder, unknown_words
 from private_topk.runners import say as say_on_stderr
@@ -401,8 +401,10 @@ class _WatchedJob(PipelineResult):
         except RuntimeError as error:
             # What a worker refuses is not always the last message: on a busy machine others fail with it.
             said = [message.message_response.message_text for message in self._job._messages]
-            told = self._watch.refusal or told_in("\n".join([str(error), *said]))
-            raise told or _ended(self._job._state, said) from None
+            told = self._watch.refusal or told_in("\n".join([str(error), *said])) or _ended(self._job._state, said)
+        finally:
+            self._watch.over = PipelineState.is_terminal(self._job._state)
+        raise RuntimeError(str(told)) from told  # by itself a refusal would say that nothing was done
 
 
 class _Handle(JobServiceHandle):
@@ -507,9 +509,14 @@ class JobManager:
         ]
 
 
+_IN_PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:\t?  .*\n)+\t?(\w[\w.]*)")
+"""What a worker raised, in the error of Java that has passed it on."""
+
+
 def _cause(name: str, text: str) -> str:
     """The kind of an error, and the reason in it: the rest of its text may hold data."""
-    return ": ".join(filter(None, [name.rpartition(".")[2], reason_in(text)]))
+    kind = [name, *_IN_PYTHON.findall(text)][-1].rpartition(".")[2]
+    return ": ".join(filter(None, [kind, reason_in(text)]))
 
 
 _LOOK = "look at the logs of the task managers and the Python workers"
@@ -558,6 +565,8 @@ class Watch(threading.Thread):
         say: takes one line of public facts for the operator.
         patience: seconds until missing slots, or a missing job manager, are reported.
         most: how many failures in a row end the job: without a checkpoint, a finished task or ten minutes between them.
+
+    `over` is set where the job is known to have ended: a mini cluster, which goes with its job, does not tell it.
     """
 
     def __init__(
@@ -579,6 +588,7 @@ class Watch(threading.Thread):
         self._stopping = ""
         self._said: set[str] = set()
         self.refusal: Told | None = None
+        self.over = False
 
     def run(self) -> None:
         state = ""
@@ -586,9 +596,11 @@ class Watch(threading.Thread):
             time.sleep(1)
             try:
                 job = self._job()
+                if job is None and self.over:
+                    return
                 if self._lasts("gone", job is None and state != ""):
                     self._say_once(
-                        "Flink: the job manager does not answer, or does not know the job any more, as one "
+                        f"Flink: the job manager does not answer, or does not know {self._name} any more, as one "
                         "does not that was started anew without high availability"
                     )
                 if job is not None:

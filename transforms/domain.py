@@ -429,15 +429,18 @@ def check_columns(field: str, names: tuple[str, ...], listed: Domain) -> None:
         )
 
 
-def check_digits(field: str, kind: Kind | None, listed: Domain) -> None:
+def check_digits(field: str, kind: Kind | None, listed: Domain, order: str = "") -> None:
     """Raise InvalidArgument of a list without a whole number, where the type of the rows says that they have nothing
     else.
+
+    Args:
+        order: what rows hold by place, where they may be tuples.
     """
     if kind is not None and kind.digits and not listed.has_digits():
         raise InvalidArgument(
             field,
             "has no whole number, and by their type the rows have nothing else, so that none would count",
-            "give the ids in place of the names, or name another field or column",
+            f"give the ids in place of the names, or name another field or column{order and f'; tuples are {order}'}",
         )
 
 

@@ -104,6 +104,11 @@ class ElementSchema:
         return tuple((role, name) for role in roles for name in self.names(role))
 
     @cached_property
+    def order(self) -> str:
+        """What tuples and lists hold, by place; empty where fields have names, so that they are none."""
+        return f"({', '.join(self._roles)})" if self._pairs else ""
+
+    @cached_property
     def _roles(self) -> tuple[str, ...]:
         return tuple(role for role, _ in self._fields)
 
@@ -176,7 +181,7 @@ class ElementSchema:
         """Why an element is dropped, by its first field that is missing or of another type. Holds no value."""
         parts, kind = self._parts_of(element), verbatim(type(element).__name__)
         if len(parts) != len(self._roles):
-            return f"a {kind} is no ({', '.join(self._roles)})"
+            return f"a {kind} is no {self.order}"
         for role, name, part in zip(self._roles, self._names, parts, strict=True):
             if part is _ABSENT:
                 return f"a {kind} has no field {verbatim(name)!r}"
@@ -258,7 +263,7 @@ class ElementSchema:
     def _refusal(self, shown: str, to_rows: str | None = None) -> InvalidArgument:
         rows = f"rows or dicts with the fields {' and '.join(self._names)}"
         kind = {2: "pairs", 3: "triples"}.get(len(self._roles), "tuples")
-        tuples = f"({', '.join(self._roles)}) {kind}"
+        tuples = f"{self.order} {kind}"
         wanted = f"{tuples}, or {rows}" if self._pairs else rows
         if to_rows is not None:
             rule = f"PrivateTopK takes {verbatim(wanted)}, got whole tables ({verbatim(shown)})"

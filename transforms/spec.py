@@ -380,14 +380,19 @@ def noise_size(
     return NoiseSize(noise.stddev(), min(noise.half_width(_CENTRAL) + budget.round_to // 2, _MOST))
 
 
-def _check_kinds(mechanism: object, score: object) -> None:
-    """Raise InvalidArgument unless each has the right type."""
+def check_made(mechanism: object) -> None:
+    """Raise InvalidArgument of what is no mechanism: also of a class of them."""
     if isinstance(mechanism, type) and issubclass(mechanism, Mechanism):
         rule = f"must be made, such as {mechanism.__name__}(epsilon=1.0), got the class itself"
         raise InvalidArgument("mechanism", rule)
     if not isinstance(mechanism, Mechanism):
         rule = f"must be a Mechanism such as Joint(epsilon=1.0), got {type(mechanism).__name__}"
         raise InvalidArgument("mechanism", rule)
+
+
+def _check_kinds(mechanism: object, score: object) -> None:
+    """Raise InvalidArgument unless each has the right type."""
+    check_made(mechanism)
     if not isinstance(score, Score):
         rule = f"must be Amounts such as Amounts(max_value=60), got {type(score).__name__}"
         raise InvalidArgument("amounts", rule)

@@ -109,9 +109,9 @@ class PrivateTopK(beam.PTransform):
     Raises:
         ValueError: at construction, or where it is applied: an argument breaks its rule, the input is windowed and
             no period given, or its windows may fire more than once.
-        IncompleteDataError: in the job: the runner lost counts of a window, or handed them over twice. Nothing is
-            published for that window. With `reveal_active_windows`, one of which everything is lost looks like one
-            without rows.
+        RuntimeError: in the job, by whatever waits for it: the runner lost counts of a window, or handed them over
+            twice. Nothing is published for that window. With `reveal_active_windows`, one of which everything is lost
+            looks like one without rows.
     """
 
     __pandas_priority__ = 10_000  # pandas leaves `frame | rank` to this class, as other libraries do
@@ -184,9 +184,9 @@ class PrivateTopK(beam.PTransform):
                 "without are left out. Map them to beam.Row, or declare .with_output_types(...)",
                 names,
             )
-        check_digits("domain", kinds.get("item"), spec.domain)
+        check_digits("domain", kinds.get("item"), spec.domain, self._schema.order)
         if spec.groups is not None:
-            check_digits("groups", kinds.get("group"), spec.groups.labels)
+            check_digits("groups", kinds.get("group"), spec.groups.labels, self._schema.order)
         with counting_exactly(self._exact), warnings_of_workers():
             return pairs | MakeBlocks(with_times=self.period is not None, schema=self._schema) | self._rank
 

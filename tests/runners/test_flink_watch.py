@@ -18,6 +18,7 @@ import apache_beam as beam
 import pytest
 from apache_beam.runners.runner import PipelineResult
 
+from private_topk.pipelines.run import told_by
 from private_topk.runners import flink
 from private_topk.runners.flink import JobManager, Watch
 from private_topk.transforms.errors import InvalidArgument, WorkerRefusal, crosses
@@ -307,13 +308,32 @@ class RefusesDoFn(beam.DoFn):
         raise InvalidArgument("", "menu.txt cannot be read", "write it again")
 
 
-@pytest.mark.parametrize("refused", [True, False])
-def test_the_cause_of_a_failed_job_is_found_in_all_that_its_server_says(refused: bool, address: str) -> None:
-    """The text of a refusal, though another failure came after it; otherwise the last one's kind, not its text."""
+NO_SLOTS = "org.flink.NoResourceAvailableException: of alice, KafkaError{code=_TRANSPORT,"
+OF_PYTHON = """java.lang.RuntimeException: Error received from SDK harness: Traceback (most recent call last):
+  File "job.py", line 4, in write
+    sink.write(row)
+    ^^^^^^^^^^^^^^^
+sinks.SinkIsDown: alice, [while running 'Map(write)']
+
+\tat org.apache.beam.FnApi.of(FnApi.java:4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("refused", "last", "cause"),
+    [(True, NO_SLOTS, ""), (False, NO_SLOTS, "NoResourceAvailableException: Kafka says _TRANSPORT")]
+    + [(False, OF_PYTHON, "SinkIsDown"), (False, OF_PYTHON.replace("\n", "\n\t"), "SinkIsDown")],
+)
+def test_the_cause_of_a_failed_job_is_found_in_all_that_its_server_says(
+    refused: bool, last: str, cause: str, address: str
+) -> None:
+    """The text of a refusal, though another failure came after it; otherwise the last one's kind, not its text. It is a
+    RuntimeError, as on other runners: an InvalidArgument says that nothing was done.
+    """
     with pytest.raises(WorkerRefusal) as refusal:
         RefusesDoFn().process(None)
     texts = ["".join(format_exception(refusal.value))] if refused else []
-    texts += ["", "org.flink.NoResourceAvailableException: of alice, KafkaError{code=_TRANSPORT,", ""]
+    texts += ["", last, ""]
     messages = [SimpleNamespace(message_response=SimpleNamespace(message_text=text)) for text in texts]
 
     class Failed(PipelineResult):
@@ -328,13 +348,11 @@ def test_the_cause_of_a_failed_job_is_found_in_all_that_its_server_says(refused:
     job = flink._WatchedJob(Failed("FAILED"), watching, watching.cancel)
     said = "menu.txt cannot be read: write it again"
     if not refused:
-        said = (
-            "the job on Flink ended as FAILED (NoResourceAvailableException: Kafka says _TRANSPORT): look at the logs "
-            "of the task managers and the Python workers"
-        )
-    with pytest.raises(InvalidArgument) as caught:
+        logs = "look at the logs of the task managers and the Python workers"
+        said = f"the job on Flink ended as FAILED ({cause}): {logs}"
+    with pytest.raises(RuntimeError) as caught:
         job.wait_until_finish()
-    assert str(caught.value) == said
+    assert str(caught.value) == said and str(told_by(caught.value)) == said
 
 
 def test_a_refusal_of_a_worker_ends_the_job(manager: StubJobManager, address: str) -> None:
@@ -369,7 +387,21 @@ def test_a_job_is_cancelled_in_its_cluster(
 def test_a_job_that_is_not_known_any_more_is_told(manager: StubJobManager, watch: Callable) -> None:
     happens = {2: lambda: setattr(manager, "lost", True), 5: lambda: setattr(manager, "lost", False)}
     said = watch(answered=False, patience=0, before=happens, until=7)
-    assert len(said) == 1 and "does not know the job any more" in said[0]
+    assert len(said) == 1 and "does not know job any more" in said[0]
+
+
+def test_a_mini_cluster_goes_with_its_job(manager: StubJobManager, address: str) -> None:
+    """Once the job server has said that the job is done, that nobody knows it any more is no news."""
+    said: list[str] = []
+    watching = Watch(JobManager(address), "job", True, threading.Event(), said.append, patience=0)
+    done = SimpleNamespace(state="RUNNING", metrics=None, _state="DONE", wait_until_finish=lambda duration: "DONE")
+    watching.start()
+    while not watching._looks:
+        time.sleep(0.01)
+    assert flink._WatchedJob(done, watching, watching.cancel).wait_until_finish() == "DONE"
+    manager.lost = True
+    watching.join(10)
+    assert not watching.is_alive() and not said
 
 
 def test_an_answer_that_makes_no_sense_does_not_end_the_watch(manager: StubJobManager, watch: Callable) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
 from private_topk.transforms.mechanisms.mechanism import ALL
 from private_topk.transforms.mechanisms.registry import check_name
+from private_topk.transforms.spec import check_made
 
 CASES = {
     "ordinary": [9, 7, 7, 4, 2, 0, 0, 1],
@@ -28,7 +29,10 @@ CASES = {
 def check_mechanism(mechanism: Mechanism) -> None:
     """Make all `CHECKS`: its name, answers, repetition, integer types, winners, refusals, parameters. Cost: tens of
     draws.
+
+    Raises AssertionError at the first that fails; ValueError where it is no mechanism, or one that refuses.
     """
+    check_made(mechanism)
     for check in CHECKS:
         check(mechanism)
 

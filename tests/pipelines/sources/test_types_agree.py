@@ -30,6 +30,7 @@ from private_topk.pipelines.sources.frame import Frame, table_of
 from private_topk.pipelines.sources.payloads import AvroPayload, JsonPayload
 from private_topk.transforms.elements import ElementSchema
 from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.metric import Amounts
 from private_topk.transforms.types import KINDS, kind_of, kind_of_class
 from private_topk.transforms.windows import Period
 from tests.pipelines.support import avro_message, avro_schema, command, options, read, to_avro, write
@@ -232,6 +233,17 @@ def test_counts_in_place_of_items_are_refused_by_their_type(rows: list[Any]) -> 
     pairs = pairs | beam.Map(lambda row: row).with_output_types(kinds) if isinstance(rows[0], tuple) else pairs
     with refused("domain", "has no whole number, and by their type the rows have nothing else"):
         pairs | PrivateTopK(1, Joint(1), ["tea", "milk"])
+
+
+def test_the_order_of_tuples_is_told_where_they_may_hold_an_amount_before_the_group() -> None:
+    rows = beam.Pipeline() | create([("ann", "tea", 5, "FR")])
+    asked: dict[str, Any] = {"groups": ["FR"], "amounts": Amounts(max_value=9)}
+    with refused("groups", "has no whole number", "tuples are (user, item, group, value)"):
+        rows | PrivateTopK(1, Joint(1), ["tea"], **asked)
+    named = beam.Pipeline() | create([beam.Row(user="ann", item="tea", price=1, country=5)])
+    with refused("groups", "has no whole number") as caught:
+        named | PrivateTopK(1, Joint(1), ["tea"], **asked, group="country", value="price")
+    assert "tuples" not in str(caught.value)
 
 
 def test_whole_numbers_of_a_file_are_refused_beside_a_list_of_names(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ class Turned(Peeling):
         (broken("Free", cost=lambda self, k: Cost(Fraction(1, 2))), "Cost"),
         (broken("Namesake", about=Peeling.about), "Namesake must have a name of its own: peeling is a built-in one's"),
         (Turned(1.0), "any other order may tell the ranks"),
+        (Turned, r"mechanism must be made, such as Turned\(epsilon=1.0\), got the class itself"),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -148,7 +148,7 @@ class Columns:
 
     def check_apart(self, period: object) -> None:
         """Raise InvalidArgument if one column is to be two of user, item and time: no type is fit for each in every
-        format; or if a constant is no column that is read, or is the user.
+        format; or if a constant is no column that is read, is the user, or makes every row unreadable.
         """
         if self.user in self.of("item"):
             raise InvalidArgument(
@@ -174,6 +174,12 @@ class Columns:
         if len({*given}) < len(given) or not all(value for _, value in self.constants):
             rule = f"must have each column once, with a value, got {', '.join(map('='.join, self.constants))}"
             raise InvalidArgument("constants", verbatim(rule))
+        for name, value in self.constants:
+            row = {each: pa.array([value if each == name else "0"]) for each in known}
+            if block_of(Rows(row), self.within(period))[1]:
+                rule = f"must have values that can be read in a row, got {name}={value}"
+                remedy = "write a time as 2026-01-05 or 2026-01-05T10:30:00Z, and an amount as 3.5"
+                raise InvalidArgument("constants", verbatim(rule), remedy)
 
 
 class Rows(NamedTuple):

@@ -300,6 +300,12 @@ def test_another_constant_is_other_input(tmp_path: Path) -> None:
         ("{item: plain}", "source.constants must not have 'item', which is a column of de.csv"),
         ("{country: ''}", "source.constants must have each column once, with a value"),
         ("[country=de, country=fr]", "source.constants must have each column once, with a value"),
+        ("{time: yesterday}", "source.constants must have values that can be read in a row, got time=yesterday: write"),
+        ("{time: '{start}'}", "source.constants must have values that can be read in a row, got time={start}: write"),
+        (
+            "{minutes: '3,5'}\n    value_column: minutes",
+            "source.constants must have values that can be read in a row, got minutes=3,5: write",
+        ),
         ("[country]", "source.input[1].constants must be NAME=VALUE"),
         ("country=de", "source.input[1].constants must be a list"),
     ],
@@ -459,7 +465,7 @@ def test_a_mistake_in_a_report_names_its_line_and_its_input(tmp_path: Path, inpu
         ("\n  - {input: a.csv, time_column: at}\n  - {input: b.csv}", 5),
         ("\n  - {input: a.csv, time_column: at}\n  - b.csv", 3),
         ("\n  - {input: a.csv, time_column: at}\n  - {input: a.csv, time_column: at}", 5),
-        ("\n  - {input: a.csv, constants: {at: x}}\n  - {input: b.csv, constants: {none: x}}\n  time_column: at", 5),
+        ("\n  - {input: a.csv, constants: {at: 7}}\n  - {input: b.csv, constants: {none: x}}\n  time_column: at", 5),
     ],
 )
 def test_a_mistake_about_one_of_several_inputs_names_the_line_of_that_one(

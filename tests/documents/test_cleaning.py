@@ -59,3 +59,13 @@ def test_a_file_without_rows_or_without_the_names_stops_nothing(
     assert capsys.readouterr().out == f"x, rows, {len(rows)}\n"
     assert rows["item"].to_list() == [None] * len(rows) and rows["country"].to_list() == ["DE"] * len(rows)
     assert rows["unreadable"].to_list() == [not user for user in rows["user"]]
+
+
+def test_a_header_with_a_name_twice_is_refused(page: dict[str, Any], tmp_path: Path) -> None:
+    """Only of columns that are read: others may have no name at all."""
+    path = tmp_path / "rows.csv"
+    path.write_text("user,item,item,time,agent\nana,first,last,2026-01-05,m\n")
+    with pytest.raises(ValueError, match=r"rows\.csv has two columns of one name"):
+        page["from_lines"](str(path))
+    path.write_text("user,item,time,agent,,\nana,tea,2026-01-05,m,,\n")
+    assert page["from_lines"](str(path))["item"].to_list() == ["tea"]

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from private_topk.pipelines.sources.columns import to_microseconds
+from private_topk.transforms.metric import as_numbers
 from tests.documents.reading import ROOT
 
 
@@ -69,3 +70,18 @@ def test_a_header_with_a_name_twice_is_refused(page: dict[str, Any], tmp_path: P
         page["from_lines"](str(path))
     path.write_text("user,item,time,agent,,\nana,tea,2026-01-05,m,,\n")
     assert page["from_lines"](str(path))["item"].to_list() == ["tea"]
+
+
+def test_amounts_with_decimal_commas(tmp_path: Path) -> None:
+    text = (ROOT / "docs/cleaning.md").read_text("utf-8")
+    script, edit = re.search(r"```python\n(.*?)```", text, re.S), re.search(r"`(\.with_columns\(.*\))`", text)
+    assert script and edit
+    page: dict[str, Any] = {}
+    exec(script[1].partition("\nrows = ")[0].replace('"agent"]', '"agent", "minutes"]'), page)
+    path = tmp_path / "rows.csv"
+    path.write_text("client;titre;heure;agent;minutes\nana;tea;2026-01-05;m;1.250,50\nbo;tea;2026-01-05;m;3\n;;;;n/a\n")
+    rows = page["from_lines"](str(path), delimiter=";", names=page["FRENCH"])
+    rows = page["source"]("x", "FR", eval(f"rows{edit[1]}", page, {"rows": rows}), "UTC", [])
+    assert as_numbers(rows["minutes"].to_arrow()).to_pylist() == [1250.5, 3, None]
+    kept = re.search(r"^kept\.select\((.*)\)\.write", script[1], re.M)
+    assert kept and eval(f"[{kept[1]}]", page)[-2:] == ["country", "minutes"]

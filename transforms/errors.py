@@ -20,6 +20,7 @@ from itertools import chain
 from numbers import Integral, Real
 from types import MappingProxyType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from unicodedata import normalize
 
 _OTHER = re.compile(r"\{\{|\}\}|\{([a-z_]+)\}")
 
@@ -265,7 +266,7 @@ _MIN, _NEAR = 3, 0.75
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
     """`did you mean NAME?` of the name that a word begins, or else is spelt like, first among those that begin with the
-    same whole word; or another remedy.
+    same whole word; or another remedy. It says where only their Unicode form differs.
     """
     names = {_plain(name): name for name in known}
     word = _plain(word)
@@ -276,7 +277,10 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
         or get_close_matches(word, kin, n=1, cutoff=0.5)
         or get_close_matches(word, names, n=1, cutoff=_NEAR)
     )
-    return f"did you mean {names[near[0]]}?" if near else otherwise
+    if not near:
+        return otherwise
+    alike = near[0] != word and normalize("NFC", near[0]) == normalize("NFC", word)
+    return f"did you mean {names[near[0]]}{' (in another Unicode form)' * alike}?"
 
 
 def _plain(name: str) -> str:

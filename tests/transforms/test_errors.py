@@ -89,6 +89,10 @@ def test_a_misspelt_name_gets_the_intended_suggestion(known: list[str], meant: d
     assert found == {word: f"did you mean {name}?" for word, name in meant.items()}
 
 
+def test_a_name_in_another_unicode_form_is_said_to_be_that() -> None:
+    assert did_you_mean("titr\u00e9 x", ["titre\u0301 x"]) == "did you mean titre\u0301 x (in another Unicode form)?"
+
+
 @pytest.mark.parametrize("word", ["zcdp-x", "exponential", "x", "", "-" * 9, "y" * 100_000])
 def test_an_unlike_name_gets_the_remedy_and_no_suggestion(word: str) -> None:
     assert did_you_mean(word, MECHANISMS, "see the list") == "see the list"

@@ -433,6 +433,12 @@ def _settled(connection: Connection, request: Request) -> ChargeReceipt | tuple[
         if asked.repeats(earlier):
             return ChargeReceipt(earlier.id, earlier.outcome, earlier.charged)
     books = connection.books(request.dataset)
+    for earlier in books.charges:
+        other_key = earlier.release_id == request.release_id and earlier.key_id != request.key_id
+        if other_key and not earlier.is_published:
+            rule = f"is another than {verbatim(earlier.key_id)}, under which {verbatim(earlier.release_id)} was charged"
+            remedy = f"that key finishes it at no further cost; or {ANOTHER_RELEASE}"
+            raise InvalidArgument("release_key", f"{rule} and is not finished", remedy)
     _check_clock(connection.now(), books.renewals)
     _check_rows(asked, books.charges)
     _own(connection, books, request.dataset, request.unit)

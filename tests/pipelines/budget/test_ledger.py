@@ -78,6 +78,18 @@ def test_a_repeat_costs_nothing_and_another_question_is_refused(url: str) -> Non
     assert len(ledger.read().charges) == 2
 
 
+def test_another_key_is_refused_until_a_release_is_finished(url: str) -> None:
+    ledger = Ledger(url)
+    ledger.create(budget("1"))
+    first = ledger.charge(request("a"))
+    for outcome in ("started", "failed"):
+        ledger.finish(first.entry, outcome)
+        for asked in (ledger.charge, ledger.quote):
+            with refused("release_key", "under which a was charged and is not finished"):
+                asked(request("a", key_id="k2"))
+    assert ledger.charge(request("a")).outcome == "failed" and len(ledger.read().charges) == 1
+
+
 def test_the_same_id_over_other_input_is_refused(url: str) -> None:
     ledger = Ledger(url)
     ledger.create(budget("9"))

@@ -85,6 +85,16 @@ class Windows:
         starts, ends = zip(*(run.bounds() for run in self.runs), strict=True)
         return np.concatenate(starts), np.concatenate(ends)
 
+    def within(self, start: datetime, end: datetime) -> Windows | None:
+        """The windows that lie between two moments; None if none does."""
+        first, last = microseconds(start), microseconds(end)
+        inside = {
+            pair
+            for pair in zip(*map(np.ndarray.tolist, self.bounds()), strict=True)
+            if first <= pair[0] and pair[1] <= last
+        }
+        return self._regular(inside) if inside else None
+
     def overlapping(self, starts: Instants, ends: Instants) -> Instants:
         """How many of these windows overlap each of the given slices, shape as given."""
         return np.sum([run.overlapping(starts, ends) for run in self.runs], axis=0)

@@ -32,7 +32,8 @@ def promised(
     A unit is protected by the budget that was declared, as long as it is in no more windows than that was declared
     for. It is in more where windows were published again, or where the sliding windows of several releases overlap:
     then it is protected by what all of these cost together, and so where the budget has changed. The windows of the
-    declared budget that are not among the published ones count too: they were published elsewhere, or will be.
+    declared budget that are not among the published ones count too: they were published elsewhere, or will be. What
+    lies outside the horizon of the first, as an earlier horizon does, is none of these and comes on top.
 
     Args:
         published: private releases with the same privacy unit, and windows of theirs. The same release may come several
@@ -61,10 +62,15 @@ def promised(
     if unit == "user":  # as a ledger whose total this is shared from: it keeps the delta of a single ranking
         delta /= declared.rankings_of_a_user_in_a_window or 1
     newest = max((charges[0], *also), key=lambda each: each.windows.runs[-1].end)
-    once = replace(charges[0], windows=everything, cost=newest.cost, windows_of_a_user=_bound(first, everything))
+    own_windows = everything
+    if unit == "user" and first.horizon is not None:
+        own_windows = everything.within(first.horizon.start, first.horizon.end) or everything
+    once = replace(charges[0], windows=own_windows, cost=newest.cost, windows_of_a_user=_bound(first, own_windows))
     spent, reached = _with_the_rest(unit, charges, once, _covered(first))
     if changed or dearer or reached > _covered(first):
-        stated = _restated(declared, spent, delta, max(everything.number, declared.windows or 1), reached, by_rho)
+        outside = everything.number - own_windows.number
+        number = outside + max(own_windows.number, declared.windows or 1)
+        stated = _restated(declared, spent, delta, number, reached, by_rho)
         # No less than they all declared, perhaps by a looser accounting: what comes later protects nobody.
         least = min(_declared(manifest).epsilon for manifest, _ in parts)
         declared = msgspec.structs.replace(stated, epsilon=max(stated.epsilon, least))

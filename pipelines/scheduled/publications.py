@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from itertools import starmap
 
-from private_topk.pipelines.budget.accounting import Entry
+from private_topk.pipelines.budget.accounting import ADOPTED, Entry
 from private_topk.pipelines.budget.ledger import Account
 from private_topk.pipelines.options import Options
 from private_topk.pipelines.process import RunFailed, level
@@ -144,8 +144,13 @@ class Publications(Periods):
             yield "gaps", f"{told}: {gone:,}, not counted; {more}"
 
     def _perhaps_lost(self, number: int) -> Iterator[str]:
-        """The sentence for a period of which nothing is left and no ledger knows, though a later one is published."""
-        if self._correction is not None or self.account is not None or self.state is not None:
+        """The sentence for a period of which nothing is left and no ledger knows, though a later one is published. A
+        ledger that adopted anything was restored, and may have lost what it knew.
+        """
+        if self._correction is not None or self.state is not None:
+            return
+        charges = {each.release_id: each.outcome for each in self._charges()}
+        if self.account is not None and (ADOPTED not in charges.values() or self.release_id(number) in charges):
             return
         with self._pointing():
             if self._places(self, number):

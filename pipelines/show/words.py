@@ -99,13 +99,17 @@ def not_counted(report: PublishedReport) -> list[str]:
     correction = "a correction that is still to come"
     if report.charged is None:
         correction = "a correction or a lost period that is not shown"
+    charged = "as the ledger has charged it or else " if report.charged else ""
     if several and len(manifest.bounds()) < (privacy.windows or 1):
         sentences.append(
-            f"All that is shown here counts, and each other one of the {privacy.windows} windows once, asked as the "
-            f"newest here: {correction} adds to these numbers, and so does a larger budget."
+            f"All that is shown here counts, and each other one of the {privacy.windows} windows once, {charged}asked "
+            f"as the newest here: {correction} adds to these numbers, and so does a larger budget or another horizon."
         )
-    elif several and len(manifest.bounds()) > max(
-        (each.privacy.windows or 1 for each in report.parts if each.privacy), default=10**9
+    elif (
+        several
+        and manifest.horizon is None
+        and len(manifest.bounds())
+        > max((each.privacy.windows or 1 for each in report.parts if each.privacy), default=10**9)
     ):
         sentences.append(
             "These are more windows than one horizon has: all that is shown here counts, and each window that is still "

@@ -25,7 +25,7 @@ from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.question import Question, asked_by
 from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.formats import RankingSchema, format_of, ranking_rows
-from private_topk.pipelines.release.manifest import Manifest, Publication, series_change, series_difference
+from private_topk.pipelines.release.manifest import Manifest, PeriodFacts, Publication, series_change, series_difference
 from private_topk.pipelines.release.place import manifest_path
 from private_topk.pipelines.release.promise import cost_of_a_window, promise_of
 from private_topk.transforms.mechanisms import Gaussian, Joint, LimitDomain, RestrictedLaplace
@@ -268,6 +268,21 @@ def test_a_correction_adds_to_the_whole_horizon(shown: str) -> None:
         assert ("a correction or a lost period that is not shown adds to these numbers" in each) is (
             "1234" not in shown
         )
+
+
+@pytest.mark.parametrize("of_the_next", [1, 3, 4])
+def test_an_earlier_horizon_comes_on_top_of_all_windows_of_the_next(of_the_next: int) -> None:
+    """Three of four windows were published; whatever there is of the next four by now, all of them count."""
+    parts = []
+    for day in (5, 6, 7, *range(9, 9 + of_the_next)):
+        period = Period.of(f"2026-01-{day:02}", f"2026-01-{day + 1:02}", "1d")
+        asked = {"period": period, "privacy_unit": "user", "horizon": 4, "release": Release(KEY, f"r/{day}")}
+        first = datetime.fromisoformat("2026-01-05T00:00Z" if day < 9 else "2026-01-09T00:00Z")
+        horizon = PeriodFacts(start=first, end=first + timedelta(4))
+        question = question_of(1, Joint(60.0), ["tea"], **asked)
+        parts.append(msgspec.structs.replace(manifest_of(question).with_answer(rankings(question)), horizon=horizon))
+    privacy, _ = promise_of(parts[::-1])
+    assert (privacy.epsilon, privacy.windows) == (3 * 15 + 60, 7)
 
 
 def _of_a_year(question: Question) -> tuple[Fraction, Fraction]:

@@ -637,6 +637,21 @@ def test_a_second_horizon_says_what_it_comes_to_with_the_first(folder: Path, cap
     assert manifest is not None and promise(manifest).startswith("epsilon 2 for one user's rows")
 
 
+def test_a_restored_ledger_may_not_know_what_is_drawn_a_second_time(
+    folder: Path, capsys: pytest.CaptureFixture
+) -> None:
+    assert report(folder, *FIRST) == report(folder, *SECOND) == 0
+    for lost in (folder / "budget.db", *(folder / "out").glob("weekly-2026-01-05*")):
+        lost.unlink()
+    ledger = ("--ledger", f"sqlite:///{folder}/budget.db", "--dataset", "plays")
+    assert main(["budget", "create", *ledger, "--epsilon", "9"]) == 0
+    assert main(["budget", "adopt", f"{folder}/out", *ledger]) == 0
+    said = "2026-01-12 to 2026-01-19 is published, so this one may have been too: bring its files back from a copy"
+    for words in (("--missed",), (*FIRST, "--dry-run"), FIRST):
+        capsys.readouterr()
+        assert report(folder, *words) == 0 and said in "".join(capsys.readouterr())
+
+
 def test_what_may_be_drawn_a_second_time_is_told_where_no_ledger_knows_it(
     folder: Path, capsys: pytest.CaptureFixture
 ) -> None:

@@ -10,7 +10,7 @@ from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import About, Cost, Guarantee, Histogram, Mechanism, parameter
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.noise import noisy_top
-from private_topk.transforms.mechanisms.mechanism import Neighbours, sensitivity
+from private_topk.transforms.mechanisms.mechanism import Neighbours
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class WinnerFirst(Mechanism):
     def select(self, histogram: Histogram, k: int, draw: Draw) -> np.ndarray:
         counts = histogram.counts()  # in decreasing order: places here are ranks
         winner, other = self.shares(k)
-        step = sensitivity(self.neighbours)  # by how much one user moves the difference of two counts
+        step = self.sensitivity  # by how much one user moves the difference of two counts
         chosen = noisy_top(counts, step / winner, "gumbel", 1, draw, lane=0)
         if k == 1:
             return chosen

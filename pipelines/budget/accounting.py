@@ -407,7 +407,8 @@ def _sum(name: str, before: Fraction, asked: Fraction, after: Fraction, limit: F
     while after > limit and _nearest(after, digits) == _nearest(limit, digits) and digits < _MAX_DIGITS:
         digits += 3  # 0.9 + 0.1 = 1 is not over 1: as floats they are 1.00000000000000003, which then has to be seen
     terms = f"{number(before, digits)} spent + {number(asked, digits)} asked = {number(after, digits)}"
-    return f"adding up {name}: {terms}, {'over' if after > limit else 'within'} {number(limit, digits)}"
+    more = "" if digits == 6 else ", as a float is not quite what it prints: in Python give Fraction('0.1')"
+    return f"adding up {name}: {terms}, {'over' if after > limit else 'within'} {number(limit, digits)}{more}"
 
 
 def _nearest(value: Fraction, digits: int) -> str:

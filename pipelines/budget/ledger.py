@@ -282,8 +282,11 @@ class Ledger:
         """Begin a new period of a budget, in which the whole of it can be spent again.
 
         Raises InvalidArgument unless the last one has lasted so long by the database's clock, or where that clock is
-        not to be trusted since it lies before a charge; and for another length than that of the first renewal.
+        not to be trusted since it lies before a charge; and for another length than that of the first renewal, which
+        is at least a day.
         """
+        if length < timedelta(days=1):
+            raise InvalidArgument("period", "must be at least 1d: all later renewals keep to it", "such as 365d")
         with self._database.locked() as connection:
             books, now = connection.books(dataset), connection.now()
             last = budget_usage(_own(connection, books, dataset, unit), books)

@@ -126,6 +126,17 @@ def numbers_of_any_kind_are_one_parameter(mechanism: Mechanism) -> None:
             assert answers[0] == answers[1], (type(epsilon), answers)
 
 
+def noise_grows_with_the_cap(mechanism: Mechanism) -> None:
+    """Where amounts are added up, the whole cap of one user alone does not win by itself: 20 draws at epsilon 0.1."""
+    if mechanism.guarantee.metric == "amounts":
+        capped = type(mechanism)(**{**_fields(mechanism), "epsilon": 0.1}, cap=10**6)
+        bits = (RandomBits.keyed(b"cap %d" % number) for number in range(20))
+        answers = [capped([10**6] + [0] * 7, 1, each).tolist() for each in bits]
+        assert answers != [[0]] * 20, (
+            "the noise is that of counts though a user moves a sum by the cap: see self.sensitivity"
+        )
+
+
 def is_its_parameters(mechanism: Mechanism) -> None:
     """A mechanism pickles, is determined by its fields, and refuses an invalid epsilon."""
     assert pickle.loads(pickle.dumps(mechanism)) == mechanism
@@ -155,6 +166,7 @@ CHECKS: tuple[Callable[[Mechanism], None], ...] = (
     obvious_winners_win_wherever_they_stand,
     refuses_bad_arguments,
     numbers_of_any_kind_are_one_parameter,
+    noise_grows_with_the_cap,
     is_its_parameters,
     states_a_cost,
 )

@@ -78,6 +78,8 @@ def test_a_renewal_takes_its_period_and_its_length(url: str) -> None:
     let_pass(url, YEAR - HOUR)
     with refused("", "`private-topk budget renew` begins a new period"):
         ledger.charge(request("b", PURE))
+    with refused("period", "must be at least 1d: all later renewals keep to it"):
+        ledger.renew("plays", "user", HOUR)
     with refused("period", "is not over: it began on", "and lasts 365 days"):
         ledger.renew("plays", "user", YEAR)
     let_pass(url, HOUR)

@@ -46,6 +46,7 @@ class Turned(Peeling):
         (broken("Ambient", select=lambda self, histogram, k, draw: np.arange(k)), "two draws gave one answer"),
         (broken("Narrow", __call__=narrow), "a negative count was given"),
         (broken("Writes", __call__=writes), "read-only"),
+        (broken("Small", sensitivity=1), "the noise is that of counts though a user moves a sum by the cap"),
         (broken("Free", cost=lambda self, k: Cost(Fraction(1, 2))), "Cost"),
         (broken("Namesake", about=Peeling.about), "Namesake must have a name of its own: peeling is a built-in one's"),
         (Turned(1.0), "any other order may tell the ranks"),

@@ -44,6 +44,8 @@ def test_missed_periods_are_listed_and_caught_up(folder: Path, capsys: pytest.Ca
     capsys.readouterr()
     assert report(folder, "--missed", "--until", "2026-01-27") == 0
     assert capsys.readouterr().out == "weekly: nothing was missed\n"
+    assert report(folder, "--backfill", "--until", "2026-01-27") == 0
+    assert capsys.readouterr() == ("", "")
     assert report(folder, "--backfill", "--json") == 0
     assert len(outputs(folder)) == 4, "the horizon ends the report"
     assert "weekly, 2026-01-26 to 2026-02-02: backfill, period 4 of 4\n" in capsys.readouterr().err

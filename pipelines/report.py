@@ -341,7 +341,8 @@ def held_by(account: Account, options: Options) -> Total:
             "neighbours": options.get("neighbours"),
         }
         flags = " ".join(f"--{name} {shlex.quote(value)}" for name, value in words.items() if value)
-        remedy = f"open one with `private-topk budget create {printable(flags)}`"
+        room = "or with more epsilon, which corrections and other reports need: it cannot be changed later"
+        remedy = f"open one with `private-topk budget create {printable(flags)}`, {room}"
         if error.field == "privacy_unit":
             remedy = f"another unit is another promise, with a name and a budget of its own: {remedy}"
         raise NoBudget(error.field, error.rule, literal(remedy)) from None

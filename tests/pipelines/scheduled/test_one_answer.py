@@ -298,7 +298,8 @@ def test_another_privacy_unit_in_the_middle_of_a_horizon_is_told_as_that(
             "weekly.yaml:15: budget.privacy_unit must be user-window, as in the budget of dataset plays and its" in said
         )
         assert ", got user: another unit is another promise, with a name and a budget of its own: open one with" in said
-        assert said.endswith("--dataset plays --epsilon 1 --privacy-unit user`") and len(charges(folder)) == 1
+        assert "--dataset plays --epsilon 1 --privacy-unit user`, or with more epsilon" in said
+        assert len(charges(folder)) == 1
 
 
 def test_a_manifest_alone_that_is_lost_is_told_and_stops_nothing(folder: Path, capsys: pytest.CaptureFixture) -> None:

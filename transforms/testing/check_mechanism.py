@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from private_topk.transforms.mechanisms import Mechanism, RandomBits
+from private_topk.transforms.mechanisms import Cost, Mechanism, RandomBits
 from private_topk.transforms.mechanisms.mechanism import ALL
 from private_topk.transforms.mechanisms.registry import check_name
 from private_topk.transforms.spec import check_made
@@ -150,9 +150,12 @@ def states_a_cost(mechanism: Mechanism) -> None:
     """Exact, of the budget it was given, and for every k; the same for all where k may be left out."""
     for k in (1, 2, 10, 1000):
         cost = mechanism.cost(k)
+        assert isinstance(cost, Cost), f"cost({k}) must return a Cost, got a {type(cost).__name__}"
         assert not mechanism.guarantee.partition_selection or cost == mechanism.cost(ALL), cost
-        assert cost.epsilon == mechanism.parameter("epsilon") > 0, cost
-        assert cost.delta == mechanism.parameter("delta", 0), cost
+        budget = mechanism.parameter("epsilon"), mechanism.parameter("delta", 0)
+        assert (cost.epsilon, cost.delta) == budget, (
+            f"cost({k}) must have the mechanism's epsilon and delta, got {cost}"
+        )
         assert (cost.delta == 0) == (mechanism.guarantee.privacy == "pure"), cost
         assert cost.rho > 0, cost
 

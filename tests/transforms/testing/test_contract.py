@@ -47,7 +47,11 @@ class Turned(Peeling):
         (broken("Narrow", __call__=narrow), "a negative count was given"),
         (broken("Writes", __call__=writes), "read-only"),
         (broken("Small", sensitivity=1), "the noise is that of counts though a user moves a sum by the cap"),
-        (broken("Free", cost=lambda self, k: Cost(Fraction(1, 2))), "Cost"),
+        (
+            broken("Free", cost=lambda self, k: Cost(Fraction(1, 2))),
+            r"cost\(1\) must have the mechanism's epsilon and delta",
+        ),
+        (broken("Uncosted", cost=lambda self, k: self.epsilon), r"cost\(1\) must return a Cost, got a float"),
         (broken("Namesake", about=Peeling.about), "Namesake must have a name of its own: peeling is a built-in one's"),
         (Turned(1.0), "any other order may tell the ranks"),
         (Turned, r"mechanism must be made, such as Turned\(epsilon=1.0\), got the class itself"),

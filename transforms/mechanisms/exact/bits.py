@@ -67,6 +67,13 @@ class Draw:
         self._block_cipher = Cipher(self._cipher, modes.ECB()).encryptor()
         self._buffer: list[int] = []
         self._position = 0
+        self._taken: set[int] = set()
+
+    def take(self, lane: int) -> None:
+        """Raise InvalidArgument for a lane that was taken before: the noise of both would be one and the same."""
+        if lane in self._taken:
+            raise InvalidArgument("lane", f"must be another for every noise of one draw, got {lane} twice")
+        self._taken.add(lane)
 
     def words(self, lane: int, start: int, count: int, level: int = 0) -> NDArray[np.uint64]:
         """The words at indices start .. start + count - 1, shape (count,). Cost: about 1 ms for a million words."""

@@ -125,7 +125,7 @@ def noisy_top(counts: Indices, scale: Fraction, noise: str, k: int, draw: Draw, 
         scale: the noise's scale in counts (for the Gaussian: its standard deviation).
         noise: a name in NOISES. Item i's noise is `noise_real(draw, lane, i, noise)`.
         k: 1 <= k <= d.
-        draw, lane: where the noise comes from; use a lane of its own for every call on one draw.
+        draw, lane: where the noise comes from. Raises InvalidArgument for a lane that this draw has used before.
 
     Returns:
         Indices, shape (k,), int64. Cost O(d), about 25 ns an item.
@@ -133,6 +133,7 @@ def noisy_top(counts: Indices, scale: Fraction, noise: str, k: int, draw: Draw, 
     if type(scale) is not Fraction:  # a rounded one is not the scale of which the guarantee is proved
         kind = type(scale).__name__
         raise InvalidArgument("scale", f"must be a Fraction, got a {kind}", "compute it from Fraction(epsilon)")
+    draw.take(lane)
     # Differences from the k-th largest count are exact integers: counts near the cut keep their precision.
     reference = np.partition(counts, len(counts) - k)[len(counts) - k]
     steps = (counts - reference) * float_rate(1 / scale)

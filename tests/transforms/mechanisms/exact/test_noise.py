@@ -69,21 +69,21 @@ def test_the_bound_holds_at_the_ends_and_for_all_unread_digits(name: str) -> Non
 @pytest.mark.parametrize("name", NOISES)
 def test_extreme_words_are_left_to_ball_arithmetic(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a threshold that makes a third of all words extreme, the answers stay the same."""
-    draw = RandomBits.keyed(b"extreme").draw()
-    before = noisy_top(COUNTS, Fraction(7), name, 50, draw)
+    before = noisy_top(COUNTS, Fraction(7), name, 50, RandomBits.keyed(b"extreme").draw())
     monkeypatch.setattr(noise, "LEAST", 0.2)
     monkeypatch.setattr(noise, "MOST", 0.9)
+    draw = RandomBits.keyed(b"extreme").draw()
     assert noisy_top(COUNTS, Fraction(7), name, 50, draw).tolist() == before.tolist()
 
 
 @pytest.mark.parametrize("name", NOISES)
 def test_another_platforms_logarithm_changes_no_answer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Floats off by as much as 2**-32, in the last digits or far above: the reals decide."""
-    draw = RandomBits.keyed(b"platform").draw()
-    before = noisy_top(COUNTS, Fraction(7), name, 500, draw)
+    before = noisy_top(COUNTS, Fraction(7), name, 500, RandomBits.keyed(b"platform").draw())
     kind, wobble = NOISES[name], np.random.default_rng(1).choice([-1, 1], 500) * 2.0**-32
     other = replace(kind, approximate=lambda *v: kind.approximate(*v) + wobble)
     monkeypatch.setitem(NOISES, name, other)
+    draw = RandomBits.keyed(b"platform").draw()
     assert noisy_top(COUNTS, Fraction(7), name, 500, draw).tolist() == before.tolist()
 
 
@@ -191,3 +191,11 @@ def test_floats_that_leave_it_open_change_no_answer(monkeypatch: pytest.MonkeyPa
 def test_a_rounded_scale_is_refused(scale: object) -> None:
     with pytest.raises(InvalidArgument, match=r"scale must be a Fraction, got a \w+: compute it from Fraction"):
         noisy_top(COUNTS, scale, "gumbel", 2, RandomBits.keyed(b"rounded").draw())
+
+
+def test_one_lane_does_not_serve_twice() -> None:
+    draw = RandomBits.keyed(b"lanes").draw()
+    for lane in (0, 1):
+        noisy_top(COUNTS, Fraction(7), "gumbel", 2, draw, lane)
+    with pytest.raises(InvalidArgument, match="lane must be another for every noise of one draw, got 1 twice"):
+        noisy_top(COUNTS, Fraction(7), "gumbel", 2, draw, 1)

@@ -155,13 +155,14 @@ def _ledger(report: Report) -> str:
             for each in account.books.read(account.dataset).charges
             if each.release_id in corrected and each.fingerprint == request.fingerprint
         ]
-        return f"dataset {account.dataset}: this run {fits(quote)}{''.join(alike[-1:])}"
+        return f"dataset {account.dataset}: this run {fits(quote, report.question)}{''.join(alike[-1:])}"
     check_repeat(report, quote.outcome)
     return (
         f"dataset {account.dataset}: this release was charged on {quote.charged} ({quote.outcome}), so it costs nothing"
     )
 
 
-def fits(used: object) -> str:
-    """That a charge fits, and what of the budget is used then, where that can be said."""
-    return f"fits; {float(used):.1%} of the budget would be used" if isinstance(used, Fraction) else "fits"
+def fits(used: object, question: Question) -> str:
+    """That a charge fits, and what of the budget of its unit is used then, where that can be said."""
+    unit = question.privacy_unit
+    return f"fits; {float(used):.1%} of the {unit} budget would be used" if isinstance(used, Fraction) else "fits"

@@ -115,14 +115,23 @@ def _with_books(report: PublishedReport, arguments: Namespace) -> tuple[Publishe
     from private_topk.pipelines.budget.statement import sentence
     from private_topk.pipelines.budget.windows import Windows
     from private_topk.pipelines.release.formats import RANKING_FORMATS
-    from private_topk.pipelines.release.promise import apart, charged_too, named, series_of, with_charged
+    from private_topk.pipelines.release.promise import (
+        apart,
+        charged_otherwise,
+        charged_too,
+        named,
+        series_of,
+        with_charged,
+    )
 
     parts, books = report.parts or [manifest], Ledger(url).read()
-    held: dict[tuple[str | None, str | None], str | None]
-    held = {(each.release_id, each.key_id): each.dataset for each in books.charges}
-    lacking = [str(each.release_id) for each in parts if (each.release_id, each.key_id) not in held]
-    named_by = (held.get((each.release_id, each.key_id), each.dataset) for each in parts)
-    datasets = list(dict.fromkeys(filter(None, named_by)))
+    held = {(each.release_id, each.key_id): each for each in books.charges}
+    charged = [(part, held.get((str(part.release_id), str(part.key_id)))) for part in parts]
+    lacking = [str(part.release_id) for part, charge in charged if charge is None]
+    otherwise = [str(part.release_id) for part, charge in charged if charge and charged_otherwise(part, charge)]
+    datasets = list(
+        dict.fromkeys(filter(None, (charge.dataset if charge else part.dataset for part, charge in charged)))
+    )
     if not datasets:
         rule = (
             "does not apply: no manifest here names a dataset that was charged, and the ledger has charged none of them"
@@ -147,7 +156,11 @@ def _with_books(report: PublishedReport, arguments: Namespace) -> tuple[Publishe
     if lost:
         whole, told_by = series_of(parts, lost), with_charged(parts, lost)
         report = replace(report, manifest=whole, parts=told_by, rankings_of_a_user=None)
-    return report, (told, *named(lost, why), *apart(list(dict.fromkeys(lacking)), datasets))
+    return report, (
+        told,
+        *named(lost, why),
+        *apart(*(list(dict.fromkeys(each)) for each in (lacking, otherwise, datasets))),
+    )
 
 
 def _titled(report: PublishedReport, arguments: Namespace) -> PublishedReport:

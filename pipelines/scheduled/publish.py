@@ -212,7 +212,7 @@ class ScheduledReport(Publications):
             if number is None:
                 yield "ledger", f"{told}, and none is left"
                 return
-            yield "ledger", f"{told}; the next one {fits(account.books.quote(report.request(_ANY)))}"
+            yield "ledger", f"{told}; the next one {fits(account.books.quote(report.request(_ANY)), report.question)}"
             yield from (fact[:2] for fact in self._future_charges(report, None))
             yield from self._before_this_horizon(manifest_of(report.question))
 
@@ -265,14 +265,16 @@ class ScheduledReport(Publications):
             earlier = ledger.find(question.release.id, question.release.key.key_id())
             costs = not (earlier and isinstance(ledger.quote(report.request()), ChargeReceipt))
             known.add(self.release_id(number, None))
-        if question.privacy_unit != "user" or horizon is None or len(known) >= horizon:
+        books = ledger.read(account.dataset)
+        budgets = {each.unit: each for each in books.budgets}
+        if "user" not in budgets or horizon is None or len(known) >= horizon:
             return
-        budget = ledger.budget(account.dataset, "user")
-        spent = heaviest(budget, budget_usage(budget, ledger.read(account.dataset)).charges)
-        left = horizon - len(known)
+        budget, own = budgets["user"], ledger.budget(account.dataset, question.privacy_unit)
+        spent = heaviest(budget, budget_usage(budget, books).charges)
+        left, readings = horizon - len(known), [each for each in cost.readings() if own.fits(each)] or [cost]
 
         def used(more: int) -> Fraction:
-            return min(budget.used(Cost.sum([*spent, (costs + more, each)])) for each in cost.readings())
+            return min(budget.used(Cost.sum([*spent, (costs + more, each)])) for each in readings)
 
         fitting = bisect_right(range(1, left + 1), Fraction(1), key=used)
         fit = "they fit" if fitting == left else "none of them fits"
@@ -281,7 +283,7 @@ class ScheduledReport(Publications):
         yield (
             "horizon",
             f"{left:,} of {horizon:,} periods remain{'' if number is None else ' after this run'} and need "
-            f"{float(used(left) - used(0)):.1%} of the budget; {max(1 - float(used(0)), 0):.1%} is left for them, "
+            f"{float(used(left) - used(0)):.1%} of the user budget; {max(1 - float(used(0)), 0):.1%} is left for them, "
             f"so {fit}",
             fitting < left,
         )

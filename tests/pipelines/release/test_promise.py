@@ -399,6 +399,9 @@ def test_a_correction_is_not_seen_to_lower_the_declared_total(mechanism: str) ->
 
     once, again = made("1", 5), made("1/correction-1", 5)
     assert promise_of([once])[0].epsilon == 4 <= promise_of([again, once])[0].epsilon < 4.5
+    assert once.privacy is not None
+    edited = msgspec.structs.replace(once, privacy=msgspec.structs.replace(once.privacy, epsilon=0.5))
+    assert 3.5 < promise_of([edited])[0].epsilon <= 4, "less than what its windows cost is stated of nothing"
 
 
 def test_a_question_that_comes_to_ask_for_less_states_no_less_than_was_declared() -> None:

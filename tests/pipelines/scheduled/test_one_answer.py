@@ -267,15 +267,32 @@ def test_a_file_that_is_checked_is_told_what_its_ledger_says(folder: Path, capsy
         return "".join(capsys.readouterr())
 
     said = checked()
-    assert "ledger   dataset heard, periods charged: 1; the next one fits; 50.0% of the budget would be used\n" in said
-    assert "horizon  3 of 4 periods remain and need 75.0% of the budget; 75.0% is left for them, so they fit\n" in said
-    fit = "need 112.5% of the budget; 75.0% is left for them, so 2 of them fit and 1 will be refused\n"
+    assert "ledger   dataset heard, periods charged: 1; the next one fits; 50.0% of the user budget would be used\n" in said
+    assert "horizon  3 of 4 periods remain and need 75.0% of the user budget; 75.0% is left for them, so they fit\n" in said
+    fit = "need 112.5% of the user budget; 75.0% is left for them, so 2 of them fit and 1 will be refused\n"
     assert f"horizon  3 of 4 periods remain and {fit}" in checked("epsilon: 2", "epsilon: 3")
     said = checked("first: 2026-01-05", "first: 2026-01-12")
-    assert "periods charged: 0;" in said and "horizon  4 of 4 periods remain and need 100.0% of the budget;" in said
+    assert "periods charged: 0;" in said and "horizon  4 of 4 periods remain and need 100.0% of the user budget;" in said
     assert "the user budget of dataset heard does not suffice" in checked("epsilon: 2", "epsilon: 7", 2)
     assert "source.user_column must be user for dataset heard" in checked("source:", "source:\n  user_column: who", 2)
     assert "dataset heard, periods charged: 1, and none is left\n" in checked("horizon: 4", "horizon: 1")
+
+
+def test_a_report_of_units_in_one_window_is_told_what_the_budget_of_whole_users_leaves(
+    folder: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Every release is charged to both budgets of a dataset, and here the other one carries two periods of four."""
+    text = CHARGED.replace("epsilon: 1", "epsilon: 1\n  privacy_unit: user-window").replace("plays", "heard")
+    (folder / "weekly.yaml").write_text(text)
+    for unit, epsilon in (("user-window", "1"), ("user", "2.5")):
+        words = f"budget create --ledger sqlite:///{folder}/budget.db --dataset heard --epsilon {epsilon}"
+        assert main([*words.split(), "--privacy-unit", unit]) == 0
+    for words, left in (((), "4 of 4 periods remain and"), (FIRST, "3 of 4 periods remain after this run and")):
+        capsys.readouterr()
+        assert report(folder, "--dry-run", *words) == 0
+        said, fitting = "".join(capsys.readouterr()), 2 - bool(words)
+        assert "fits; 100.0% of the user-window budget would be used" in said
+        assert left in said and f"so {fitting} of them fit and 2 will be refused" in said
 
 
 def test_another_privacy_unit_in_the_middle_of_a_horizon_is_told_as_that(
@@ -416,7 +433,7 @@ def test_a_correction_is_a_publication_of_its_own(folder: Path, capsys: pytest.C
     assert report(folder, *FIRST) == 0
     before = all_files(folder)
     base = "weekly/20260105T000000Z--20260112T000000Z"
-    said = f"of the budget would be used; the rows are those of {base}, so only the noise and what is asked otherwise"
+    said = f"of the user-window budget would be used; the rows are those of {base}, so only the noise and what is asked otherwise"
     assert report(folder, *FIRST, "--correction", "late rows", "--dry-run") == 0 and said in capsys.readouterr().out
     with open(folder / "rows.csv", "a") as sink:
         sink.write("late,item 1,2026-01-06\n")

@@ -344,6 +344,18 @@ def test_a_release_that_a_ledger_has_not_charged_is_named_until_it_is_adopted(da
     assert (lacks in told("--sign-off")[0]) is bool(dataset)
 
 
+def test_a_manifest_that_states_another_cost_than_was_charged_is_named() -> None:
+    budget()
+    for number in (5, 6, 7):
+        charged(f"days/{number}.csv", asked(f"weekly/{number}", **day(number)))
+    text = Path("days/6.manifest.json").read_text()
+    for edited in (text, text.replace('"epsilon": 1.0', '"epsilon": 0.25'), text.replace('"epsilon": 1.0', '"epsilon": 4')):
+        Path("days/6.manifest.json").write_text(edited)
+        done = command("show", "days", "--sign-off", "--ledger", LEDGER)
+        said = "The manifest and the ledger's charge of weekly/6 state other costs: one was changed since"
+        assert done.status == 0 and (said in " ".join(done.out.split())) is (edited != text), done
+
+
 def test_a_series_that_was_charged_to_two_datasets_says_that_neither_budget_has_all() -> None:
     budget(), budget(dataset="searches")
     for number, dataset in ((5, "plays"), (6, "searches")):

@@ -23,7 +23,7 @@ import pyarrow.csv as pa_csv
 
 from private_topk.pipelines.files import FileInfo, open_content, unpacked_name
 from private_topk.pipelines.process import is_read_along
-from private_topk.pipelines.sources.columns import Columns, Rows
+from private_topk.pipelines.sources.columns import Columns, Rows, null_if_empty
 from private_topk.pipelines.sources.names import check_names
 from private_topk.pipelines.sources.text import (
     LONGEST,
@@ -267,12 +267,6 @@ def _parsed(text: bytes, header: Header) -> pa.Table:
         pa_csv.ParseOptions(delimiter=header.delimiter, newlines_in_values=True),
         pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_binary()), include_columns=names),
     )
-
-
-def null_if_empty(values: pa.Array) -> pa.Array:
-    """Values with null in place of empty ones."""
-    empty = pc.equal(pc.binary_length(values), 0)
-    return pc.if_else(empty, pa.scalar(None, values.type), values) if pc.any(empty).as_py() else values
 
 
 def _with_nulls(values: pa.ChunkedArray, more: int) -> pa.Array:

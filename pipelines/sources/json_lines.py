@@ -28,6 +28,7 @@ _OTHER_TYPE = (
     "are no object, or have a user or an item that is neither a text nor a whole number, or a time that is neither a "
     "text nor a number (docs/formats.md)"
 )
+_STATED = "have a column that `constants` states for all rows of the input: leave it out there, or in the rows"
 
 pieces = whole_file
 
@@ -75,7 +76,8 @@ def rows_of(texts: Iterable[bytes], columns: Columns) -> Rows:
     """The rows of some texts, in order, each read by itself: a text that is not one object of JSON with values that can
     be read is an unreadable row. Of a key that is there twice the last value counts.
 
-    A user, an item or a group is a string or an integer; a time or a value may be any number.
+    A user, an item or a group is a string or an integer; a time or a value may be any number. A row that has a column
+    of `constants` too is unreadable.
     """
     decode = decoder_of(columns)
     rows: list[Any] = []
@@ -85,7 +87,8 @@ def rows_of(texts: Iterable[bytes], columns: Columns) -> Rows:
             rows.append(decode(text))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             rows.append(None)
-            causes[_OTHER_TYPE if isinstance(error, msgspec.ValidationError) else _NOT_WHOLE] += 1
+            cause = _OTHER_TYPE if isinstance(error, msgspec.ValidationError) else _NOT_WHOLE
+            causes[_STATED if f"{error}".startswith("Expected `null`,") else cause] += 1
     unreadable = np.array([row is None for row in rows], bool)
     nothing = decode(b"{}")
     rows = [nothing if row is None else row for row in rows] if unreadable.any() else rows
@@ -106,11 +109,14 @@ def _fields(columns: Columns) -> dict[str, str]:
 
 @lru_cache(maxsize=16)
 def decoder_of(columns: Columns) -> Callable[[bytes], Any]:
-    """Decodes a text to an object with the fields c0, c1, ... Raises InvalidArgument for a name that it cannot look
-    for.
+    """Decodes a text to an object with the fields c0, c1, ..., and s0, s1, ... of constants, which must be null. Raises
+    InvalidArgument for a name that it cannot look for.
     """
     label, other, fields = str | int | None, str | int | float | None, _fields(columns)
-    kinds = [(field, label if name in columns.labels() else other, None) for field, name in fields.items()]
+    kinds: list[Any] = [(field, label if name in columns.labels() else other, None) for field, name in fields.items()]
+    stated = {f"s{place}": name for place, (name, _) in enumerate(columns.constants)}
+    kinds += [(field, None, None) for field in stated]
+    fields |= stated
     try:
         return msgspec.json.Decoder(msgspec.defstruct("Row", kinds, rename=fields, gc=False)).decode
     except ValueError:

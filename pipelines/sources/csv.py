@@ -32,12 +32,14 @@ from private_topk.pipelines.sources.text import (
     encoding_of,
     in_utf8,
     lines_of,
+    refuse_packed,
     unreadable,
     whole_file,
 )
 from private_topk.transforms.errors import InvalidArgument, refused, verbatim
 
 _BYTES = 4 << 20
+_LOOK = 16
 _OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
 """Separators, as spreadsheets of other countries write them."""
 
@@ -60,8 +62,13 @@ def check(file: FileInfo, columns: Columns) -> bool:
     """Raise InvalidArgument unless the header line names the columns. No row makes a file refused, nor is an empty
     file: some writers write no header where there are no rows.
     """
-    with open_content(file.path) as source:
-        _header(_in_utf8(source, file.path, columns), file.path, columns)
+    try:
+        with open_content(file.path) as source:
+            _header(_in_utf8(source, file.path, columns), file.path, columns)
+    except InvalidArgument:
+        with open_content(file.path) as source:
+            refuse_packed(file.path, source.read(_LOOK))
+        raise
     return False  # values have no types
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from private_topk.pipelines.files import FileInfo, open_content, unpacked_name
 from private_topk.pipelines.sources.columns import Columns, Rows
-from private_topk.pipelines.sources.text import chunks, encoding_of, unreadable, whole_file
+from private_topk.pipelines.sources.text import chunks, encoding_of, refuse_packed, unreadable, whole_file
 from private_topk.transforms.errors import InvalidArgument, refused, verbatim
 
 _ROWS = 100_000
@@ -34,12 +34,14 @@ pieces = whole_file
 
 
 def check(file: FileInfo, columns: Columns) -> bool:
-    """Raise InvalidArgument unless the file can be opened and unzipped, for one in UTF-16 or UTF-32, and for a .json
-    file that is one array, or an object of several lines. No row refuses a file: a line that begins so is none.
+    """Raise InvalidArgument unless the file can be opened and unzipped, for one in UTF-16 or UTF-32 or packed otherwise, and
+    for a .json file that is one array, or an object of several lines. No row refuses a file: a line that begins so is
+    none.
     """
     decoder_of(columns)
     with open_content(file.path) as source:
         first = source.read(_LOOK)
+    refuse_packed(file.path, first)
     if seen := encoding_of(first):
         rule = f"{verbatim(file.path)} is in {seen.upper()}, and JSON lines are in UTF-8"
         raise InvalidArgument("", rule, "write it in UTF-8, as iconv does")

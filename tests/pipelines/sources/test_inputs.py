@@ -401,6 +401,7 @@ REFUSED = {
     ),
     "numbers as times": (["a.csv", "numbers.parquet"], "column 'time' has numbers, of type INT64, in numbers.parquet"),
     "what is no format": (["mixed/*"], "mixed/notes.pdf has no known ending"),
+    "what is packed as none": (["plays.csv.bz2"], "plays.csv.bz2 has no known ending: unpack it first, and use"),
     "a stream": (["a.csv", "kafka://broker:1/plays"], "kafka://broker:1/plays is a stream"),
     "a table": (["a.csv", "bigquery://p:d.t"], "bigquery://p:d.t does not go with other inputs, which are files"),
 }
@@ -418,6 +419,7 @@ def test_a_refusal_names_the_input(tmp_path: Path, why: str) -> None:
     (tmp_path / "mixed").mkdir()
     write(tmp_path / "mixed" / "a.jsonl", PLAYS)
     write(tmp_path / "mixed" / "notes.pdf", "not rows")
+    write(tmp_path / "plays.csv.bz2", b"BZh")
     done = run(*inputs, window="7d", **{"from": "2026-01-05", "to": "2026-01-12"})
     assert done.status == 2 and told in done.err, done.err
     assert not Path("out.jsonl").exists()

@@ -79,6 +79,13 @@ def test_lines_in_another_encoding_are_refused_by_its_name(tmp_path: Path, endin
         read(path)
 
 
+def test_lines_that_are_packed_and_do_not_say_so_are_refused_by_what_they_are(tmp_path: Path) -> None:
+    zstd, archive = (packed(GOOD.encode(), ".zst"), "holds zstd", "rows.jsonl.zst"), (b"PK\3\4", "holds zip", "unpack it")
+    for content, *told in (zstd, archive):
+        with refused("", *told):
+            read(write(tmp_path / "rows.jsonl", content))
+
+
 def test_a_file_of_several_chunks(tmp_path: Path) -> None:
     rows = [(f"user {n}", f"item {n % 100} " * 10) for n in range(60_000)]
     text = "\n".join(json.dumps({"user": user, "item": item}) for user, item in rows)

@@ -34,9 +34,9 @@ pieces = whole_file
 
 
 def check(file: FileInfo, columns: Columns) -> bool:
-    """Raise InvalidArgument unless the file can be opened and unzipped, for one in UTF-16 or UTF-32 or packed otherwise, and
-    for a .json file that is one array, or an object of several lines. No row refuses a file: a line that begins so is
-    none.
+    """Raise InvalidArgument unless the file can be opened and unzipped, for one in UTF-16 or UTF-32 or that is packed
+    otherwise, and for a .json file that is one array, or an object of several lines. No row refuses a file: a line that
+    begins so is none.
     """
     decoder_of(columns)
     with open_content(file.path) as source:

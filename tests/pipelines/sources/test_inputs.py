@@ -180,9 +180,7 @@ def test_eight_dialects_are_one_ranking_of_all_their_rows(tmp_path: Path) -> Non
         in ready.out
         and "\ninput 5" in ready.out
     )
-    assert (
-        "  de.csv: 60; null: 0; unreadable: 0;" in ready.err and "  se/*: 130; null: 0; unreadable: 0;" in ready.err
-    )
+    assert "  de.csv: 60; null: 0; unreadable: 0;" in ready.err and "  se/*: 130; null: 0; unreadable: 0;" in ready.err
     done = publish(tmp_path, inputs, "--show-dropped-rows")
     assert done.status == 0 and "null" not in done.err and "unreadable" not in done.err, done.err
 

@@ -45,8 +45,8 @@ def test_values_of_json_lines_are_read_as_labels(tmp_path: Path, ending: str) ->
 
 
 def test_a_row_that_has_a_stated_column_too_is_dropped_by_itself_whatever_it_holds(tmp_path: Path) -> None:
-    held = ['{"user": "u", "item": "i"%s}' % more for more in (', "c": "DE"', ', "c": "FR"', ', "c": {}', ', "c": null', "")]
-    path = write(tmp_path / "rows.jsonl", "\n".join(held))
+    held = [{"c": "DE"}, {"c": "FR"}, {"c": {}}, {"c": None}, {}]
+    path = write(tmp_path / "rows.jsonl", "\n".join(json.dumps({"user": "u", "item": "i"} | more) for more in held))
     stated = Columns(group="c", constants=(("c", "DE"),))
     assert read(path, stated) == ([("u", "i", "DE")] * 2, 3)
     assert reasons(path, stated) == {"unreadable": 3}
@@ -80,8 +80,8 @@ def test_lines_in_another_encoding_are_refused_by_its_name(tmp_path: Path, endin
 
 
 def test_lines_that_are_packed_and_do_not_say_so_are_refused_by_what_they_are(tmp_path: Path) -> None:
-    zstd, archive = (packed(GOOD.encode(), ".zst"), "holds zstd", "rows.jsonl.zst"), (b"PK\3\4", "holds zip", "unpack it")
-    for content, *told in (zstd, archive):
+    zstd = packed(GOOD.encode(), ".zst")
+    for content, told in ((zstd, ["holds zstd", "rows.jsonl.zst"]), (b"PK\3\4", ["holds zip", "unpack it"])):
         with refused("", *told):
             read(write(tmp_path / "rows.jsonl", content))
 

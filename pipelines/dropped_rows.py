@@ -34,7 +34,7 @@ from private_topk.transforms.counters import (
     read_whether_rows_are_left,
 )
 from private_topk.transforms.domain import CodedDomain
-from private_topk.transforms.errors import InvalidArgument, printable, verbatim
+from private_topk.transforms.errors import InvalidArgument, of_input, printable, verbatim
 from private_topk.transforms.metric import as_numbers
 from private_topk.transforms.rows import rankable
 from private_topk.transforms.spec import TopK
@@ -218,10 +218,10 @@ class DataQuality:
             ]
             if self.drops[uri].total() == total:
                 facts.append("no row of it counts")
-            yield f"  in {uri}: {'; '.join([self._said(total, exact), *facts])}"
+            yield f"  {uri}: {'; '.join([self._said(total, exact), *facts])}"
 
     def _where(self, uri: str) -> str:
-        return f"in {uri}, " if len(self.rows) > 1 else ""
+        return f"{uri}: " if len(self.rows) > 1 else ""
 
     def _reading(self, uri: str, reading: str, count: int, exact: bool) -> str:
         lost, like = self.drops[uri], f"times look like {_READINGS[reading]}"
@@ -274,7 +274,7 @@ def data_quality_of(report: Report) -> DataQuality:
     if groups is not None:
         look.groups = dict.fromkeys(map(groups.name, range(groups.labels.size)), 0)
         look.overall = 0 if groups.overall else None
-    for part in report.source.parts():
+    for number, part in enumerate(report.source.parts(), 1):
         there, columns = part.rows(period), part.columns.within(period)
         if there is None:
             raise InvalidArgument(
@@ -286,8 +286,9 @@ def data_quality_of(report: Report) -> DataQuality:
         look.rows[part.uri] += 0
         if isinstance(part, Files):
             look.files[part.uri] = {file.path: Counter({_NO_ROWS: 0}) for file in match(part.uri)}
-        for rows in there:
-            _add(look, rows, columns, report.question.top_k, spelled, part.uri)
+        with of_input(number):
+            for rows in there:
+                _add(look, rows, columns, report.question.top_k, spelled, part.uri)
     look.copies = list(_copies(look, [part for part in report.source.parts() if isinstance(part, Files)]))
     return look
 

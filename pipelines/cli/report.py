@@ -73,7 +73,8 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
     if not arguments.json:
         print(f"{arguments.file} is a valid report", flush=True)
     for found in accepted:
-        document.update(tell_dry_run(arguments, *found))
+        with report.pointing():
+            document.update(tell_dry_run(arguments, *found))
     document.update(facts)
     if report.lost:
         document["lost"] = " ".join(report.lost)

@@ -73,7 +73,7 @@ class Publications(Periods):
 
     def tell_lost(self, coming: str = "") -> None:
         """Tell on stderr which corrections are lost, but for the release that is coming."""
-        with self._pointing():
+        with self.pointing():
             for told in self._named_lost(coming):
                 self._tell_once(f"{self.name}: {told}")
 
@@ -122,7 +122,7 @@ class Publications(Periods):
         without a ledger of how many before the last published one nothing tells that they were.
         """
         lack, gone = 0, 0
-        with self._pointing():
+        with self.pointing():
             charged = {each.release_id for each in self._charges() if self.state is None}  # a series has one charge
             known = 0 if self.account is not None or self.state is not None else self._newest or 0
             for number in set(range(self.schedule.ended(now()))) - {asked}:
@@ -152,7 +152,7 @@ class Publications(Periods):
         charges = {each.release_id: each.outcome for each in self._charges()}
         if self.account is not None and (ADOPTED not in charges.values() or self.release_id(number) in charges):
             return
-        with self._pointing():
+        with self.pointing():
             if self._places(self, number):
                 return
             if (newest := self._newest) is not None and newest > number:
@@ -176,7 +176,7 @@ class Publications(Periods):
             InvalidArgument: another release is in its place; or that cannot be determined.
         """
         options, name = self.options(number), self.release_id(number)
-        with self._pointing():
+        with self.pointing():
             self._check_known(options)
             found = sink_for(options, watch=self.watches).lying(self.windows(number), name)
             if found is None:
@@ -214,7 +214,7 @@ class Publications(Periods):
 
     def is_of_another_key(self, number: int) -> bool:
         """Whether a period was published, as its manifest or the ledger knows, but not under the key at hand."""
-        with self._pointing():
+        with self.pointing():
             key_id = ReleaseKey.parse(self.options(number)["release_key"]).key_id()
             manifests = (each.pair.manifest for each in self._places(self, number))
             under = {each.key_id for each in manifests if each is not None}
@@ -333,7 +333,7 @@ class Publications(Periods):
         return [] if self.account is None else self.account.books.read(self.account.dataset).charges
 
     @contextmanager
-    def _pointing(self, otherwise: str = "") -> Iterator[None]:
+    def pointing(self, otherwise: str = "") -> Iterator[None]:
         """Lets refusals inside name the line of their field in the file, or of the field `otherwise`."""
         try:
             yield

@@ -54,9 +54,9 @@ class ScheduledReport(Publications):
         """Raise InvalidArgument for anything wrong in the file itself. Of other files only a schema of messages is
         read.
         """
-        with self._pointing("runner.options"):
+        with self.pointing("runner.options"):
             check_words(*self.runner())
-        with self._pointing():
+        with self.pointing():
             options = self.options(0)
             watch = self.watches
             if "remember" in options:
@@ -106,7 +106,7 @@ class ScheduledReport(Publications):
                     tell_operator(text)
             self.tell_lost(self.release_id(number))
 
-        with self._pointing():
+        with self.pointing():
             return run(report, launch, "call the report again", None, exact_counters, once_checked=forewarn_and_tell)
 
     def _check_repeated(self, number: int) -> None:
@@ -124,7 +124,7 @@ class ScheduledReport(Publications):
             request = report.request()
         except InvalidArgument:  # rows that are gone are no others
             return
-        with self._pointing():
+        with self.pointing():
             self.account.books.quote(request)
 
     def dry_run(self, number: int, tell: Callable[[Report, Sequence[Fact], bool], None]) -> None:
@@ -135,7 +135,7 @@ class ScheduledReport(Publications):
         """
         self._check_place(number)
         report, launch = self._made(number)
-        with self._pointing():
+        with self.pointing():
             published = cache(lambda: tuple(self._published()))
             too = cache(lambda: charged_too(self._charges(), (*published(), report.manifest)))
             own = partial(self._charges_of, self.release_id(number))
@@ -158,13 +158,13 @@ class ScheduledReport(Publications):
 
     def prospect(self, number: int) -> str:
         """What a call would do with a period that is not published, where anything tells that it was before."""
-        with self._pointing():
+        with self.pointing():
             begun = self._places(self, number) or self._charges_of(self.release_id(number))
         if not begun:
             return "".join(self._perhaps_lost(number))
         try:
             report, launch = self._made(number)
-            with self._pointing():
+            with self.pointing():
                 list(dry_run(report, launch))
         except InvalidArgument as error:
             return f"a call is refused: {error}"
@@ -182,7 +182,7 @@ class ScheduledReport(Publications):
 
     def _changes(self) -> Iterator[Fact]:
         """What is asked otherwise than in the last publication. Raises InvalidArgument as every call would."""
-        with self._pointing():
+        with self.pointing():
             if self._latest is not None:
                 first = self._keyless(0)
                 asked = manifest_of(first.question, columns=first.source.columns.by_role())
@@ -202,7 +202,7 @@ class ScheduledReport(Publications):
         yield from self.lacking()
         if account is None:
             return
-        with self._pointing():
+        with self.pointing():
             yield from (("lost", told) for told in self._named_lost())
             charged = self._charged()
             periods = range(self.schedule.horizon or len(charged) + 1)
@@ -295,7 +295,7 @@ class ScheduledReport(Publications):
         """
         if self.state is None:
             raise InvalidArgument("forget_users", "needs a report with window.to_date: no other one keeps its users")
-        with self._pointing():
+        with self.pointing():
             key = ReleaseKey.parse(self.options(0)["release_key"])
             try:
                 with open_file(path) as source:
@@ -313,16 +313,16 @@ class ScheduledReport(Publications):
 
     def _check_place(self, number: int) -> None:
         runner, words = self.runner()
-        with self._pointing("runner.options"):
+        with self.pointing("runner.options"):
             check_words(runner, words)
-        with self._pointing():
+        with self.pointing():
             self._check_known(self.options(number))
             reach_files(words, self.options(number))
 
     def _made(self, number: int) -> tuple[Report, Launch]:
         """A period's report, ready to run."""
         runner, words = self.runner()
-        with self._pointing():
+        with self.pointing():
             options = self.options(number)
             for earlier in self.remembers(number):
                 if not self.published(earlier):
@@ -345,7 +345,7 @@ class ScheduledReport(Publications):
                 report = _at_step(report, self._step(self.state, report.question, number), report.source)
             kept = (*report.kept, self._file.document.path)
             report = replace(report, kept=kept, corrects=self._corrected(number), horizon=self._horizon())
-        with self._pointing("runner.options"):
+        with self.pointing("runner.options"):
             return report, launch_of(runner, words, streaming=not report.source.bounded)
 
     def _horizon(self) -> PeriodFacts | None:

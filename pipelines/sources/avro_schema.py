@@ -190,11 +190,18 @@ def rows_of(found: dict[str, list[Any]], fields: dict[str, list[Branch]], column
         values, branches = found[name], fields[name]
         if _is_mixed(branches):
             arrays[name] = _mixed(values, branches, name, columns)
-            missing = np.array([value is None for value in values], bool)
+            missing = np.array([_is_missing(value, branches) for value in values], bool)
             unreadable |= np.asarray(arrays[name].is_null()) & ~missing
         else:
             arrays[name] = _stored(values, only(branches))
     return Rows(arrays, pa.array(unreadable) if unreadable.any() else None)
+
+
+def _is_missing(value: dict[str, Any] | None, branches: list[Branch]) -> bool:
+    """Whether a value of several types is null or an empty text; a decimal of no bytes is none."""
+    return value is None or any(
+        held in ("", b"") and branches[int(key[1:])].meaning != "decimal" for key, held in value.items()
+    )
 
 
 def _mixed(values: list[dict[str, Any] | None], branches: list[Branch], name: str, columns: Columns) -> pa.Array:

@@ -231,6 +231,7 @@ def read_rows(rows: Rows, columns: Columns) -> tuple[dict[str, pa.Array], pa.Arr
     for role, column in (("time", columns.time), ("value", columns.value)):
         if column is not None:
             values, bad = texts_of(rows.columns[column])
+            values = null_if_empty(values) if is_text(values.type) else values
             arrays[role] = to_microseconds(values, columns.unit) if role == "time" else as_numbers(values)
             masks += bad
             if arrays[role].null_count > values.null_count:
@@ -273,6 +274,12 @@ def texts_of(values: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
         pass
     texts = pa.array([_text(value) for value in values.to_pylist()], pa.large_string())
     return texts, [pc.and_(values.is_valid(), texts.is_null())]
+
+
+def null_if_empty(values: pa.Array) -> pa.Array:
+    """Texts or bytes with null in place of empty ones."""
+    empty = pc.equal(pc.binary_length(values), 0)
+    return pc.if_else(empty, pa.scalar(None, values.type), values) if pc.any(empty).as_py() else values
 
 
 def as_bytes(values: pa.Array) -> pa.Array:

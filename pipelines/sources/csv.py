@@ -23,7 +23,7 @@ import pyarrow.csv as pa_csv
 
 from private_topk.pipelines.files import FileInfo, open_content, unpacked_name
 from private_topk.pipelines.process import is_read_along
-from private_topk.pipelines.sources.columns import Columns, Rows
+from private_topk.pipelines.sources.columns import Columns, Rows, null_if_empty
 from private_topk.pipelines.sources.names import check_names
 from private_topk.pipelines.sources.text import (
     LONGEST,
@@ -32,12 +32,14 @@ from private_topk.pipelines.sources.text import (
     encoding_of,
     in_utf8,
     lines_of,
+    refuse_packed,
     unreadable,
     whole_file,
 )
 from private_topk.transforms.errors import InvalidArgument, refused, verbatim
 
 _BYTES = 4 << 20
+_LOOK = 16
 _OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
 """Separators, as spreadsheets of other countries write them."""
 
@@ -60,8 +62,13 @@ def check(file: FileInfo, columns: Columns) -> bool:
     """Raise InvalidArgument unless the header line names the columns. No row makes a file refused, nor is an empty
     file: some writers write no header where there are no rows.
     """
-    with open_content(file.path) as source:
-        _header(_in_utf8(source, file.path, columns), file.path, columns)
+    try:
+        with open_content(file.path) as source:
+            _header(_in_utf8(source, file.path, columns), file.path, columns)
+    except InvalidArgument:
+        with open_content(file.path) as source:
+            refuse_packed(file.path, source.read(_LOOK))
+        raise
     return False  # values have no types
 
 
@@ -267,12 +274,6 @@ def _parsed(text: bytes, header: Header) -> pa.Table:
         pa_csv.ParseOptions(delimiter=header.delimiter, newlines_in_values=True),
         pa_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_binary()), include_columns=names),
     )
-
-
-def null_if_empty(values: pa.Array) -> pa.Array:
-    """Values with null in place of empty ones."""
-    empty = pc.equal(pc.binary_length(values), 0)
-    return pc.if_else(empty, pa.scalar(None, values.type), values) if pc.any(empty).as_py() else values
 
 
 def _with_nulls(values: pa.ChunkedArray, more: int) -> pa.Array:

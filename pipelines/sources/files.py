@@ -152,8 +152,9 @@ class Inputs(Source):
                 own, wanted = len(each.columns.of(role)), len(self.columns.of(role))
                 if own != wanted:
                     rule = f"must name {wanted} column{'s' * (wanted != 1)} in every input, got {own} in {each.uri}"
-                    rule = rule if wanted else f"must be given for all inputs, and not for {each.uri} alone"
-                    raise InvalidArgument(f"{role}_column", verbatim(rule))
+                    rule = rule if wanted else f"must be given for all inputs, and not for some, as for {each.uri}"
+                    remedy = "" if wanted else f"give {{{role}_column}}, which an input may call by another name"
+                    raise InvalidArgument(f"{role}_column", verbatim(rule), remedy)
 
     @property
     def uri(self) -> str:  # type: ignore[override]  # which no class of fixed fields has to set

@@ -14,6 +14,7 @@ from private_topk.pipelines.files import PACKINGS, FileInfo, open_content, packi
 from private_topk.pipelines.sources import avro, csv, json_lines, parquet
 from private_topk.pipelines.sources.columns import Columns, Rows, block_of
 from private_topk.pipelines.sources.names import besides, keys_of, with_keys
+from private_topk.pipelines.sources.text import PACKED
 from private_topk.transforms.errors import InvalidArgument, refused
 
 _PLAIN: dict[str, ModuleType] = {
@@ -74,7 +75,9 @@ def reader_of(path: str) -> ModuleType:
     for ending, module in INPUT_FORMATS.items():
         if path.lower().endswith(ending):
             return module
-    raise refused(f"{path} has no known ending: use one of {', '.join(_PLAIN)}, each also with {' or '.join(PACKINGS)}")
+    first = "unpack it first, and " * path.lower().endswith(tuple(ending for ending, _ in PACKED.values()))
+    known = f"{', '.join(_PLAIN)}, each also with {' or '.join(PACKINGS)}"
+    raise refused(f"{path} has no known ending: {first}use one of {known}")
 
 
 def format_name(path: str) -> str:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from private_topk.pipelines.files import FileInfo, open_content, unpacked_name
 from private_topk.pipelines.sources.columns import Columns, Rows
-from private_topk.pipelines.sources.text import chunks, encoding_of, unreadable, whole_file
+from private_topk.pipelines.sources.text import chunks, encoding_of, refuse_packed, unreadable, whole_file
 from private_topk.transforms.errors import InvalidArgument, refused, verbatim
 
 _ROWS = 100_000
@@ -28,17 +28,20 @@ _OTHER_TYPE = (
     "are no object, or have a user or an item that is neither a text nor a whole number, or a time that is neither a "
     "text nor a number (docs/formats.md)"
 )
+_STATED = "have a column that `constants` states for all rows of the input: leave it out there, or in the rows"
 
 pieces = whole_file
 
 
 def check(file: FileInfo, columns: Columns) -> bool:
-    """Raise InvalidArgument unless the file can be opened and unzipped, for one in UTF-16 or UTF-32, and for a .json
-    file that is one array, or an object of several lines. No row refuses a file: a line that begins so is none.
+    """Raise InvalidArgument unless the file can be opened and unzipped, for one in UTF-16 or UTF-32 or that is packed
+    otherwise, and for a .json file that is one array, or an object of several lines. No row refuses a file: a line that
+    begins so is none.
     """
     decoder_of(columns)
     with open_content(file.path) as source:
         first = source.read(_LOOK)
+    refuse_packed(file.path, first)
     if seen := encoding_of(first):
         rule = f"{verbatim(file.path)} is in {seen.upper()}, and JSON lines are in UTF-8"
         raise InvalidArgument("", rule, "write it in UTF-8, as iconv does")
@@ -75,7 +78,8 @@ def rows_of(texts: Iterable[bytes], columns: Columns) -> Rows:
     """The rows of some texts, in order, each read by itself: a text that is not one object of JSON with values that can
     be read is an unreadable row. Of a key that is there twice the last value counts.
 
-    A user, an item or a group is a string or an integer; a time or a value may be any number.
+    A user, an item or a group is a string or an integer; a time or a value may be any number. A row that has a column
+    of `constants` too is unreadable.
     """
     decode = decoder_of(columns)
     rows: list[Any] = []
@@ -85,7 +89,8 @@ def rows_of(texts: Iterable[bytes], columns: Columns) -> Rows:
             rows.append(decode(text))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             rows.append(None)
-            causes[_OTHER_TYPE if isinstance(error, msgspec.ValidationError) else _NOT_WHOLE] += 1
+            cause = _OTHER_TYPE if isinstance(error, msgspec.ValidationError) else _NOT_WHOLE
+            causes[_STATED if f"{error}".startswith("Expected `null`,") else cause] += 1
     unreadable = np.array([row is None for row in rows], bool)
     nothing = decode(b"{}")
     rows = [nothing if row is None else row for row in rows] if unreadable.any() else rows
@@ -106,11 +111,14 @@ def _fields(columns: Columns) -> dict[str, str]:
 
 @lru_cache(maxsize=16)
 def decoder_of(columns: Columns) -> Callable[[bytes], Any]:
-    """Decodes a text to an object with the fields c0, c1, ... Raises InvalidArgument for a name that it cannot look
-    for.
+    """Decodes a text to an object with the fields c0, c1, ..., and s0, s1, ... of constants, which must be null. Raises
+    InvalidArgument for a name that it cannot look for.
     """
     label, other, fields = str | int | None, str | int | float | None, _fields(columns)
-    kinds = [(field, label if name in columns.labels() else other, None) for field, name in fields.items()]
+    kinds: list[Any] = [(field, label if name in columns.labels() else other, None) for field, name in fields.items()]
+    stated = {f"s{place}": name for place, (name, _) in enumerate(columns.constants)}
+    kinds += [(field, None, None) for field in stated]
+    fields |= stated
     try:
         return msgspec.json.Decoder(msgspec.defstruct("Row", kinds, rename=fields, gc=False)).decode
     except ValueError:

@@ -79,11 +79,10 @@ def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:
             for batch in _batches(source, path, range(start, stop), columns):
                 labels = columns.labels()
                 yield Rows({n: _without_long(as_bytes(batch[n])) if n in labels else as_bytes(batch[n]) for n in names})
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise refused(
-                f"{path} is damaged: its row groups {start} to {stop} cannot be decoded "
-                f"({type(error).__name__}). Write or copy it again"
-            ) from None
+        except (pa.ArrowException, OSError, ValueError):
+            which = f"one of its row groups {start} to {stop - 1}" if stop - start > 1 else f"its row group {start}"
+            rule = f"{path} is damaged: {which}, counted from 0, cannot be decoded"
+            raise refused(f"{rule}. Write or copy it again") from None
 
 
 _DELTAS = {"DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"}

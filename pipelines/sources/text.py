@@ -10,13 +10,33 @@ from typing import IO, Any, cast
 import numpy as np
 import pyarrow as pa
 
-from private_topk.pipelines.files import FileInfo
+from private_topk.pipelines.files import PACKINGS, FileInfo, packing_of
 from private_topk.pipelines.sources.columns import Columns, Rows
+from private_topk.transforms.errors import InvalidArgument, verbatim
 
 LONGEST = 16 << 20
 """The longest line that is read, in bytes with its line end; longer ones are dropped, each by itself."""
 
 _BYTES = 4 << 20
+
+
+PACKED = {
+    b"\x1f\x8b": (".gz", "gzip"),
+    b"\x28\xb5\x2f\xfd": (".zst", "zstd"),
+    b"BZh": (".bz2", "bzip2"),
+    b"\xfd7zXZ": (".xz", "xz"),
+    b"PK\x03\x04": (".zip", "zip, as spreadsheets also are"),
+}
+"""Endings and names of what is no text, by the bytes with which it begins."""
+
+
+def refuse_packed(path: str, start: bytes) -> None:
+    """Raise InvalidArgument if a text file begins as something packed, which its name does not say. No row does so."""
+    for magic, (ending, name) in PACKED.items():
+        if start.startswith(magic):
+            is_read = ending in PACKINGS and not packing_of(path)
+            remedy = f"name it {path}{ending}" if is_read else "unpack it first"
+            raise InvalidArgument("", verbatim(f"{path} holds {name}, and is read as text"), verbatim(remedy))
 
 
 def whole_file(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:

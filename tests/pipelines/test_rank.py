@@ -328,6 +328,12 @@ MISTAKES: dict[str, tuple[object, dict[str, Any], str, str]] = {
         "item",
         "users, items and groups must be texts, whole numbers or UUIDs, got date: write it as text",
     ),
+    "records": (
+        pa.table({"listener": [{"id": SECRET}], "track": ["b"]}),
+        {},
+        "user",
+        "got struct: write its field as a column",
+    ),
     "objects that are floats": (
         pd.DataFrame({"listener": pd.Series([None, *[7.0] * 99], dtype=object), "track": "b"}),
         {},

@@ -77,7 +77,9 @@ def micros(value: int) -> int:
 
 
 def moment(value: bytes) -> int | None:
-    """The microseconds of one of the `moments`."""
+    """The microseconds of one of the `moments`, None for an empty text."""
+    if not value:
+        return None
     known = {b"2026-01-01": 1_767_225_600, b"2026-01-01T05:06:07Z": 1_767_243_967, b"1767225600": 1_767_225_600}
     return seconds(known[value] if value in known else float(value))
 
@@ -145,7 +147,9 @@ TIMES = [
 ]
 
 
-def amount(value: Any) -> float:  # noqa: ANN401
+def amount(value: Any) -> float | None:  # noqa: ANN401
+    if value == b"":
+        return None
     text = value.decode() if isinstance(value, bytes) else value
     if isinstance(text, str) and not re.fullmatch(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", text):
         raise ValueError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import contextlib
 import csv
@@ -134,6 +135,8 @@ def test_a_header_alone_is_a_file_without_rows_with_a_line_end_or_without(tmp_pa
             for name in ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
         ),
         (b"caf\xe9,item\nsecret,b\n", "in UTF-8, .*: csv_encoding names another encoding$"),
+        (gzip.compress(b"user,item\nsecret,b\n", mtime=0), r"holds gzip, .* as text: name it .*rows\.csv\.gz$"),
+        (bz2.compress(b"user,item\nsecret,b\n"), "holds bzip2, and is read as text: unpack it first$"),
         (b"Obj\x01\x04\x14avro.codec\x08null\x16avro.schema", "in UTF-8|only a terminal shows it"),
     ],
 )

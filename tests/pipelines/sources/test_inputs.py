@@ -165,7 +165,7 @@ def test_a_time_unit_is_told_of_the_input_that_it_is_wrong_for(tmp_path: Path) -
         write(tmp_path / f"{name}.csv", "user,item,time,country\n" + "".join(lines))
     write(tmp_path / "two.yaml", REPORT.format(inputs="[a.csv, b.csv]"))
     told = command("report", "two.yaml", "--window-end", "2026-01-12", "--dry-run", "--show-dropped-rows").err
-    assert "in b.csv, the times look like milliseconds" in told and "in a.csv, the times" not in told, told
+    assert "b.csv: the times look like milliseconds" in told and "a.csv: the times" not in told, told
     assert "(--time-unit ms; in a report, time_unit)" in told
 
 
@@ -180,9 +180,7 @@ def test_eight_dialects_are_one_ranking_of_all_their_rows(tmp_path: Path) -> Non
         in ready.out
         and "\ninput 5" in ready.out
     )
-    assert (
-        "in de.csv: 60; null: 0; unreadable: 0;" in ready.err and "in se/*: 130; null: 0; unreadable: 0;" in ready.err
-    )
+    assert "  de.csv: 60; null: 0; unreadable: 0;" in ready.err and "  se/*: 130; null: 0; unreadable: 0;" in ready.err
     done = publish(tmp_path, inputs, "--show-dropped-rows")
     assert done.status == 0 and "null" not in done.err and "unreadable" not in done.err, done.err
 
@@ -268,6 +266,16 @@ def test_a_stated_group_that_is_not_listed_or_missing_is_told_without_a_row(tmp_
     for said in (told[0].out, told[1].err):
         assert "an input of overall alone: de.csv, whose 'De' is not in the list of groups" in said, said
         assert "no input is of these groups, whose rankings will be noise: de, es" in said, said
+
+
+def test_a_look_at_the_rows_of_what_is_published_names_the_line_of_an_input_without_the_column(tmp_path: Path) -> None:
+    inputs = by_country(tmp_path)["mapping"]
+    found_by(tmp_path, inputs, "look")
+    text = Path("look.yaml").read_text()
+    write(tmp_path / "look.yaml", text.replace("- input: fr.csv", "- input: fr.csv\n    user_column: kunde"))
+    done = command("report", "look.yaml", "--window-end", "2026-01-12", "--dry-run", "--show-dropped-rows")
+    line = text[: text.index("fr.csv")].count("\n") + 2
+    assert done.status == 2 and f"look.yaml:{line}: source.user_column 'kunde' is no column of fr.csv" in done.err
 
 
 def test_a_constant_is_one_of_several_columns_of_a_group(tmp_path: Path) -> None:
@@ -401,6 +409,7 @@ REFUSED = {
     ),
     "numbers as times": (["a.csv", "numbers.parquet"], "column 'time' has numbers, of type INT64, in numbers.parquet"),
     "what is no format": (["mixed/*"], "mixed/notes.pdf has no known ending"),
+    "what is packed as none": (["plays.csv.bz2"], "plays.csv.bz2 has no known ending: unpack it first, and use"),
     "a stream": (["a.csv", "kafka://broker:1/plays"], "kafka://broker:1/plays is a stream"),
     "a table": (["a.csv", "bigquery://p:d.t"], "bigquery://p:d.t does not go with other inputs, which are files"),
 }
@@ -418,6 +427,7 @@ def test_a_refusal_names_the_input(tmp_path: Path, why: str) -> None:
     (tmp_path / "mixed").mkdir()
     write(tmp_path / "mixed" / "a.jsonl", PLAYS)
     write(tmp_path / "mixed" / "notes.pdf", "not rows")
+    write(tmp_path / "plays.csv.bz2", b"BZh")
     done = run(*inputs, window="7d", **{"from": "2026-01-05", "to": "2026-01-12"})
     assert done.status == 2 and told in done.err, done.err
     assert not Path("out.jsonl").exists()
@@ -446,7 +456,7 @@ def test_a_stream_has_one_input() -> None:
         (
             "[a.csv, {input: b.csv, value_column: minutes}]",
             3,
-            "amounts.column must be given for all inputs, and not for b.csv alone",
+            "amounts.column must be given for all inputs, and not for some, as for b.csv: give amounts.column, which",
         ),
     ],
 )

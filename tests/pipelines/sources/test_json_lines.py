@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from private_topk.pipelines.files import match
 from private_topk.pipelines.sources import Columns
+from private_topk.pipelines.sources.formats import cut_into_pieces
 from private_topk.pipelines.sources.payloads import make_payload
 from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.sources.contract import FormatContract
@@ -42,12 +44,23 @@ def test_values_of_json_lines_are_read_as_labels(tmp_path: Path, ending: str) ->
     assert read(path) == (rows, 3)
 
 
+def test_a_row_that_has_a_stated_column_too_is_dropped_by_itself_whatever_it_holds(tmp_path: Path) -> None:
+    held = [{"c": "DE"}, {"c": "FR"}, {"c": {}}, {"c": None}, {}]
+    path = write(tmp_path / "rows.jsonl", "\n".join(json.dumps({"user": "u", "item": "i"} | more) for more in held))
+    stated = Columns(group="c", constants=(("c", "DE"),))
+    assert read(path, stated) == ([("u", "i", "DE")] * 2, 3)
+    assert reasons(path, stated) == {"unreadable": 3}
+    [piece] = cut_into_pieces(match(str(path)), stated)
+    assert [*next(piece.rows()).causes().values()] == [3]
+
+
 def test_times_of_json_lines_are_read_or_dropped(tmp_path: Path) -> None:
-    times = [1700000000, 1700000000.5, "2026-01-01T00:00:00Z", "1700000000", None, "never", 10**19]
+    times = [1700000000, 1700000000.5, "2026-01-01T00:00:00Z", "1700000000", None, "", "never", 10**19]
     text = "".join(json.dumps({"user": "u", "item": "i", "time": time}) + "\n" for time in times)
     micros = [1700000000 * 10**6, 17000000005 * 10**5, 1767225600 * 10**6, 1700000000 * 10**6]
     path = write(tmp_path / "rows.jsonl", text)
-    assert read(path, Columns(time="time")) == ([("u", "i", micro) for micro in micros], 3)
+    assert read(path, Columns(time="time")) == ([("u", "i", micro) for micro in micros], 4)
+    assert reasons(path, Columns(time="time")) == {"null": 2, "unreadable": 2}
 
 
 def test_byte_order_mark_and_no_rows(tmp_path: Path) -> None:
@@ -64,6 +77,13 @@ def test_lines_in_another_encoding_are_refused_by_its_name(tmp_path: Path, endin
     told = rf"rows.* is in {encoding.upper()}, .* UTF-8: write it in UTF-8, as iconv"
     with pytest.raises(InvalidArgument, match=told):
         read(path)
+
+
+def test_lines_that_are_packed_and_do_not_say_so_are_refused_by_what_they_are(tmp_path: Path) -> None:
+    zstd = packed(GOOD.encode(), ".zst")
+    for content, told in ((zstd, ["holds zstd", "rows.jsonl.zst"]), (b"PK\3\4", ["holds zip", "unpack it"])):
+        with refused("", *told):
+            read(write(tmp_path / "rows.jsonl", content))
 
 
 def test_a_file_of_several_chunks(tmp_path: Path) -> None:

@@ -56,12 +56,14 @@ def test_foreign_truncated_and_broken_files(tmp_path: Path) -> None:
             read(write(tmp_path / "rows.parquet", bad))
 
 
-def test_a_row_group_that_cannot_be_decoded(tmp_path: Path) -> None:
-    good = parquet({"user": [f"user {n}" for n in range(2000)], "item": range(2000)}, compression="zstd")
+@pytest.mark.parametrize(("size", "which"), [(2000, "its row group 0"), (500, "one of its row groups 0 to 3")])
+def test_a_row_group_that_cannot_be_decoded(tmp_path: Path, size: int, which: str) -> None:
+    columns = {"user": [f"user {n}" for n in range(2000)], "item": range(2000)}
+    good = parquet(columns, compression="zstd", row_group_size=size)
     place = pq.ParquetFile(io.BytesIO(good)).metadata.row_group(0).column(0).dictionary_page_offset
     bad = bytearray(good)
     bad[place + 30 : place + 1000] = bytes(970)
-    with refused("", "rows.parquet is damaged: its row groups 0 to 1 cannot be decoded"):
+    with refused("", f"rows.parquet is damaged: {which}, counted from 0, cannot be decoded. Write or copy"):
         read(write(tmp_path / "rows.parquet", bytes(bad)))
 
 

@@ -16,6 +16,7 @@ from typing import Any, Optional
 
 import apache_beam as beam
 
+from private_topk import PrivateTopK  # whose domain may be a path
 from private_topk.pipelines.options import OPTIONS, Option
 from private_topk.pipelines.texts import count, fraction, number, number_or_drawn
 from private_topk.transforms.asked import Asked, score_of
@@ -23,7 +24,7 @@ from private_topk.transforms.errors import InvalidArgument, by_signature, did_yo
 from private_topk.transforms.mechanisms.choice import AUTO
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.steps import flat_map
-from private_topk.transforms.top_k import PrivateTopK
+from private_topk.transforms.validation import OF_A_LEDGER
 from private_topk.transforms.windows.period import period_of
 
 
@@ -34,8 +35,8 @@ class RankRows(beam.PTransform):
         epsilon: the budget.
         mechanism: its name, such as joint, or your own as module:Class; by default one is chosen (docs/choosing.md).
         k: how many items; leave it out for private partition selection, by weighted-gaussian.
-        domain: the public list of items, or one for each group by its name; leave it and `domain_range` out if the
-            domain is unknown.
+        domain: the public list of items, the path of a file of them that workers read again, or a list for each group
+            by its name; leave it and `domain_range` out if the domain is unknown.
         domain_range: START:STOP, if the public items are the integers from START to STOP - 1.
         user, item: the names of the two fields; several names with commas between them, or a list, make an item of
             several fields, and rows of the ranking have these in place of `item`. So has `group`.
@@ -63,7 +64,7 @@ class RankRows(beam.PTransform):
         epsilon: float,
         mechanism: str = AUTO,
         k: int | None = None,
-        domain: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
+        domain: str | Sequence[str] | Mapping[str, Sequence[str]] | None = None,
         **others: Any,  # noqa: ANN401 - what the table says
     ) -> None:
         super().__init__()
@@ -111,15 +112,13 @@ def _rank(given: Mapping[str, Any]) -> PrivateTopK:
             word = name.removeprefix(_PERIOD)
             remedy = did_you_mean(word, known, f"it has {', '.join(known)}")
             raise ValueError(f"period has no field {word!r}: {remedy}")
-    release = Release.named(options.get("release_key"), options.get("release_id") or None)
+    release = Release.repeated(options.get("release_key"), options.get("release_id") or None)
     if not {"domain", "domain_range"} & options.keys():
         options["unknown_domain"] = True
     if "value_column" not in options and {"max_value", "value_resolution"} & options.keys():
         raise InvalidArgument("max_value", "and {value_resolution} need {value_column}: the field of the amounts")
     score_of(options)
     columns = {name.removesuffix("_column"): value for name, value in options.items() if name in _COLUMNS}
-    if isinstance(options.get("domain"), str):
-        raise InvalidArgument("domain", "must be a list of items, got a text", "give the items, or {domain_range}")
     parameters = {name: _read(name, value, _PARAMETERS) for name, value in given.get("parameters", {}).items()}
     asked = {name: parameters.pop(name) for name in ("delta", "neighbours") if name in parameters}
     asked |= {name: value for name, value in options.items() if name in _ASKED}
@@ -149,7 +148,8 @@ def _read(name: str, value: object, options: Mapping[str, Option] = _ROWS) -> An
 
 
 def _shown(field: str) -> str:
-    return next((name for name, option in _ROWS.items() if option.name == field), field)
+    elsewhere = f"parameters.{field}" if field in _PARAMETERS else field
+    return next((name for name, option in _ROWS.items() if option.name == field), elsewhere)
 
 
 _TYPES: dict[Any, Any] = {count: int, number: float, fraction: float | str, number_or_drawn: float | str}
@@ -159,7 +159,7 @@ _MORE |= {"groups": Sequence[str], **_OTHERS}
 by_signature(
     RankRows,
     {name: its | None for name, its in _MORE.items() if name not in signature(RankRows).parameters},
-    elsewhere={name: literal(f'give parameters: {{"{name}": ...}}') for name in _PARAMETERS},
+    elsewhere=OF_A_LEDGER | {name: literal(f'give parameters: {{"{name}": ...}}') for name in _PARAMETERS},
 )
 
 

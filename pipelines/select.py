@@ -126,10 +126,8 @@ def _from_table(path: str) -> CountVector:
 
 
 def _bits(options: Options, parameters: dict[str, object], values: np.ndarray) -> RandomBits:
-    release = Release.named(options.get("release_key"), options.get("release_id"))
+    release = Release.repeated(options.get("release_key"), options.get("release_id"))
     if release is None:
         return RandomBits.fresh()
-    if "release_id" not in options:
-        raise InvalidArgument("release_key", "needs {release_id}: the name of the draw that is repeated")
     digest = hashlib.sha256(np.asarray(values).astype("<i8").tobytes()).digest()
     return RandomBits.keyed(release_seed(release, "select", parameters, digest))

@@ -211,7 +211,7 @@ class ElementSchema:
         remedy = as_a_list([name for name in self._names if roles[name] in ("item", "group")])
         if remedy and not found:
             raise InvalidArgument("", "PrivateTopK takes a name for every field, got one with a comma", literal(remedy))
-        kinds = {name: _kind_of_part(part, roles[name]) for name, part in found.items()}
+        kinds = {name: _kind_of_part(part, roles[name], name) for name, part in found.items()}
         return {
             role: known
             for role, name in self._fields
@@ -332,8 +332,8 @@ def _hints_of(kind: type) -> dict[str, Any]:
 _READ = (str, bytes, int, float, Decimal, UUID)
 
 
-def _kind_of_part(kind: Any, role: str) -> Kind | None:  # noqa: ANN401
-    """The kind of what has a role, or None where its type does not say.
+def _kind_of_part(kind: Any, role: str, name: str) -> Kind | None:  # noqa: ANN401
+    """The kind of the field that has a role, or None where its type does not say.
 
     Raises InvalidArgument where no value can be read.
     """
@@ -343,25 +343,27 @@ def _kind_of_part(kind: Any, role: str) -> Kind | None:  # noqa: ANN401
         kinds, refusals = [], []
         for member in members:
             try:
-                kinds.append(_kind_of_part(member, role))
+                kinds.append(_kind_of_part(member, role, name))
             except InvalidArgument as error:
                 refusals.append(error)
         if members and not kinds:
             raise refusals[0]
         return kinds[0] if len(kinds) == 1 and not refusals else None
     if isinstance(kind, typehints.TypeConstraint) and not isinstance(kind, typehints.AnyTypeConstraint):
-        raise _no_part(str(kind), role)  # such as a list, a map or a row
+        raise _no_part(str(kind), role, name)  # such as a list, a map or a row
     if kind is np.int8:
-        raise _no_part("int8, a byte, of which Beam's rows lose the sign", role, "make it an int16, in Java INT16")
+        shown = "int8, a byte, of which Beam's rows lose the sign"
+        raise _no_part(shown, role, name, "make it an int16, in Java INT16")
     if not isinstance(kind, type) or any(each is not kind and issubclass(each, kind) for each in _READ):
         return None  # such as object, or Number
     known = kind_of_class(kind)
     if known is None or known.means("amount" if role == "value" else "label") is None:
-        raise _no_part(kind.__name__, role)
+        raise _no_part("row" if hasattr(kind, "_fields") else kind.__name__, role, name)
     return known
 
 
-def _no_part(shown: str, role: str, remedy: str = "map it to one of these first") -> InvalidArgument:
+def _no_part(shown: str, role: str, name: str, remedy: str = "map it to one of these first") -> InvalidArgument:
     wanted = "amounts that are numbers" if role == "value" else "users and items that are texts, whole numbers or UUIDs"
-    got = f"got {_WHATS[role]} of type {verbatim(shown)}"
+    place = "" if name == role else f" in {verbatim(repr(name))}"
+    got = f"got {_WHATS[role]}{place} of type {verbatim(shown)}"
     return InvalidArgument("", f"PrivateTopK takes {wanted}, {got}", remedy)

@@ -255,6 +255,13 @@ class Release:
             raise InvalidArgument("release_id", "needs {release_key}", why)
         return None
 
+    @classmethod
+    def repeated(cls, key: str | None, id: str | None = None) -> Release | None:
+        """The same, where a new id would be told to nobody: raises InvalidArgument for a key without an id too."""
+        if key is not None and id is None:
+            raise InvalidArgument("release_key", "needs {release_id}: the name of the draw that is repeated")
+        return cls.named(key, id)
+
 
 def _fresh_id() -> str:
     return base64.b32encode(secrets.token_bytes(15)).decode().lower()

@@ -25,12 +25,13 @@ _ARGUMENTS = {
 }
 """The arguments of Python that stand for options which have other names."""
 
+OF_A_LEDGER = dict.fromkeys(
+    ("privacy_unit", "horizon", "ledger", "dataset"),
+    "a user is protected in each window here, and `charge(...)` of a ledger, around the pipeline, adds windows up; "
+    "`rank` and the command line have it",
+)
 _ELSEWHERE = {
-    **dict.fromkeys(
-        ("privacy_unit", "horizon", "ledger", "dataset"),
-        "a user is protected in each window here, and `charge(...)` of a ledger, around the pipeline, adds windows up; "
-        "`rank` and the command line have it",
-    ),
+    **OF_A_LEDGER,
     **dict.fromkeys(("start", "end", "from", "to", "window"), "give period=Period.of(START, END, WINDOW)"),
     "slide": 'it is of the period: Period.of(..., slide="1d")',
     "time_zone": 'it is of the period: Period.of(..., time_zone="Europe/Berlin")',

@@ -116,10 +116,21 @@ def test_maps_of_texts_mean_what_their_values_do() -> None:
     for wrong, rule in (
         ({"parameters": {"delta": "small"}}, "delta must be a number"),
         ({"period": period | {"to_date": "yes"}}, "period.to_date must be true or false, got yes"),
-        ({"domain": "tea.txt"}, "domain must be a list of items, got a text: give the items, or domain_range"),
+        ({"domain": "none.txt"}, "domain none.txt does not exist: give a file with one public item per line"),
     ):
         with pytest.raises(ValueError, match=rule):
             RankRows(**{**asked, **wrong})
+
+
+def test_a_domain_in_a_file(tmp_path: Path) -> None:
+    """A message of gRPC has room for 4 MiB, and that of the service's answer is Java's to bound."""
+    (tmp_path / "drinks.txt").write_text(
+        "cake\ntea\n" + "".join(f"another drink with a number: {n}\n" for n in range(300_000))
+    )
+    transform = RankRows(k=1, mechanism="joint", epsilon=1000.0, domain=str(tmp_path / "drinks.txt"))
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        rows = pipeline | beam.Create([beam.Row(user=user, item="tea") for user in "abc"])
+        assert_that(rows | transform | beam.Map(tuple), equal_to([("all", 1, "tea")]))
 
 
 def test_a_domain_of_consecutive_integers() -> None:
@@ -202,6 +213,9 @@ def test_invalid_arguments_of_beam_yaml_are_refused() -> None:
 
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"release_id": "weekly"}, "release_id needs release_key"),
+    ({"release_key": "file:release.key"}, "release_key needs release_id: the name of the draw"),
+    ({"ledger": "sqlite:///b.db"}, r"there is no argument ledger: .* `charge\(...\)` of a ledger, around the pipeline"),
+    ({"domain": None, "mechanism": "limit-domain"}, "parameters.delta must be given for limit-domain"),
     ({"domain": []}, "domain"),
     ({"perod": {}}, "there is no argument perod: did you mean period?"),
     ({"delta": 1e-6}, 'there is no argument delta: give parameters: {"delta": ...}'),

@@ -350,6 +350,12 @@ def test_fields_of_another_language_that_cannot_be_read_are_refused(role: str, f
             schema.check(RowTypeConstraint.from_fields(list(types.items())))
 
 
+def test_a_type_that_cannot_be_read_is_told_with_its_field() -> None:
+    rows = RowTypeConstraint.from_fields([("who", float), ("item", str)])
+    with pytest.raises(InvalidArgument, match="got a user in 'who' of type float: map it"):
+        ElementSchema(user="who").check(rows)
+
+
 @pytest.mark.parametrize("rows", [[("ana", "5")], [["ana", "5"]], ["ab"], [Play("ana", 5)]])
 def test_pairs_are_refused_where_field_names_are_given(rows: list[Any]) -> None:
     with pytest.raises(InvalidArgument, match="takes rows or dicts with the fields listener and track, got an element"):

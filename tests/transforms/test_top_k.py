@@ -338,7 +338,7 @@ class TestArguments:
         ("change", "error", "message"),
         [
             ({"amounts": 60}, InvalidArgument, r"amounts must be Amounts such as Amounts\(max_value=60\), got int"),
-            ({"k": 1.5}, InvalidArgument, "k must be a whole number, got float"),
+            ({"k": 1.5}, InvalidArgument, "k must be a whole number, got 1.5"),
             (
                 {"mechanism": 1.0},
                 ValueError,

@@ -329,7 +329,7 @@ def sensitivity(neighbours: Neighbours) -> int:
 def check_k(k: object, d: int, domain: str = "public") -> int:
     """k as an int, or a refusal."""
     if isinstance(k, bool) or not isinstance(k, Integral):
-        raise InvalidArgument("k", f"must be a whole number, got {type(k).__name__}")
+        raise InvalidArgument("k", f"must be a whole number, got {kind_shown(k)}")
     whole = int(k)
     if whole < 1:
         raise InvalidArgument("k", f"must be at least 1, got {whole}")

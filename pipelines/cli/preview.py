@@ -237,7 +237,7 @@ def _asked(found: Sequence[Preview | Previews]) -> str:
         over = f" in all, over {windows} {counted}"
     return (
         f"the top {'k' if len(ks) > 1 else asked.k} of {preview.items:,} items{f' {of}' if of else ''}"
-        f"{'' if len(epsilons) > 1 else f', epsilon {float(question.epsilon):g}'}"
+        f", {'each epsilon' if len(epsilons) > 1 else f'epsilon {float(question.epsilon):g}'}"
         f"{'' if delta is None else f', delta {float(delta):g}'}{over}"
     )
 

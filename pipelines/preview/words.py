@@ -100,15 +100,17 @@ def _number(estimate: Estimate) -> str:
 
 
 def _with_margin(value: float, low: float, high: float, digits: int, most: float = math.inf) -> str:
-    """A number from 0 to the most there is, with its margin; at one of these ends the other end of its interval."""
+    """A number from 0 to the most there is, with its margin; where that reaches beyond these, the other end of its
+    interval."""
     said, least, unit = f"{value:,.{digits}f}", f"{0:.{digits}f}", 10**digits
     if low == high:
         return said
-    if said == least:
+    margin = max(high - value, value - low)
+    if said == least or margin > value:
         return f"under {math.ceil(high * unit) / unit:,.{digits}f}"
-    if said == f"{most:,.{digits}f}":
+    if said == f"{most:,.{digits}f}" or value + margin > most:
         return f"over {math.floor(low * unit) / unit:,.{digits}f}"
-    return f"{said} ±{max(high - value, value - low):,.{digits}f}"
+    return f"{said} ±{margin:,.{digits}f}"
 
 
 def reasons(outlooks: Sequence[Outlook]) -> list[str]:

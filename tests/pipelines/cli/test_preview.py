@@ -180,6 +180,7 @@ def test_several_settings_as_a_table() -> None:
     head = [line.split() for line in said.splitlines() if line.startswith(("  k ", "  epsilon "))]
     assert head == [["k", "3", "3", "5", "5"], ["epsilon", "0.001", "1", "0.001", "1"]]
     assert "recall in percent; * the one to take; close to noise: k=3, epsilon=0.001; k=5, epsilon=0.001" in said
+    assert "Asked: the top k of 200 items, each epsilon in every window" in said
 
 
 def test_a_preview_in_json_has_recommendation_and_settings() -> None:

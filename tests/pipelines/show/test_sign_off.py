@@ -349,7 +349,8 @@ def test_a_manifest_that_states_another_cost_than_was_charged_is_named() -> None
     for number in (5, 6, 7):
         charged(f"days/{number}.csv", asked(f"weekly/{number}", **day(number)))
     text = Path("days/6.manifest.json").read_text()
-    for edited in (text, text.replace('"epsilon": 1.0', '"epsilon": 0.25'), text.replace('"epsilon": 1.0', '"epsilon": 4')):
+    for epsilon in ("1.0", "0.25", "4"):
+        edited = text.replace('"epsilon": 1.0', f'"epsilon": {epsilon}')
         Path("days/6.manifest.json").write_text(edited)
         done = command("show", "days", "--sign-off", "--ledger", LEDGER)
         said = "The manifest and the ledger's charge of weekly/6 state other costs: one was changed since"

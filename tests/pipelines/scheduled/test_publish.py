@@ -231,7 +231,7 @@ def test_a_horizon_that_no_longer_fits_is_told_before_the_charge(folder: Path, c
     assert "weekly.yaml:23: groups.column 'contry' is no column of " in said, said
     assert "rows.csv, whose first line has 4 values, user, item, time among them (only a terminal shows it)" in said
     (folder / "weekly.yaml").write_text(year)
-    left = "1 of 2 periods remain after this run and need 50.0% of the budget;"
+    left = "1 of 2 periods remain after this run and need 50.0% of the user budget;"
     said = told(*first, "--dry-run")
     assert f"{left} 50.0% is left for them, so they fit\n" in said
     assert "out/weekly-2026-01-05.csv: can be written" in said

@@ -308,6 +308,10 @@ def check_stated(kind: type[Mechanism]) -> None:
     if not isinstance(vars(kind).get("guarantee"), Guarantee):
         rule = f"{verbatim(kind.__name__)} must state what is proved of its own draws: no class inherits that"
         raise InvalidArgument("mechanism", rule, "give the class a `guarantee: ClassVar[Guarantee]`")
+    names = {its.name for its in fields(kind)}
+    if kind.guarantee.privacy == "approximate" and "delta" not in names and not hasattr(kind, "delta"):
+        rule = f"{verbatim(kind.__name__)} must have a field `delta`, as its guarantee is approximate"
+        raise InvalidArgument("mechanism", rule, "add `delta: float`, or state what is pure")
 
 
 def check_draws(kind: type[Mechanism]) -> None:

@@ -93,7 +93,7 @@ def tell_dropped_rows(done: Done, asked: bool | None, exact: bool = False) -> No
         return
     told = ", ".join(f"{reason.replace('_', ' ')} {count}" for reason, count in sorted(lost.items()))
     if left is False:
-        told = f"all of them{': ' if told else ''}{told}; {NONE_LEFT}"
+        told = f"all of them: {told}; {NONE_LEFT}" if told else NONE_LEFT
     told = told or ("none" if exact else "none, or too few to tell")
     if left is not False and empty:
         more = " and more" if len(empty) > _MAX_NAMED else ""

@@ -44,6 +44,7 @@ class Interrupted(Stopped):
     def __init__(self, state: str, cause: KeyboardInterrupt) -> None:
         super().__init__(getattr(cause, "number", signal.SIGINT))
         self.state = state
+        self.args = (f"{self}; {state}",) if state else self.args  # what a notebook shows
 
 
 def install_signal_handlers() -> None:

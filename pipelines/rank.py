@@ -293,7 +293,8 @@ class Rankings:
             return Picture(bump_chart(listings, "places"), STYLE)
         if len(listings) == 1 and listings[0].rows:
             return Picture(list_chart(listings[0], "list"), STYLE)
-        why = "sets have no places to follow over windows" if len(listings) > 1 else "no item was released"
+        any_item = any(listing.rows for listing in listings)
+        why = "sets have no places to follow over windows" if any_item else "no item was released"
         raise InvalidArgument("plot", f"has nothing to draw: {why}", "print the rankings")
 
     @by_signature

@@ -111,7 +111,8 @@ class _Shown:
         return pandas.DataFrame(self.to_rows())
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+        how = "white-space:pre;word-break:normal;overflow-x:auto;font-family:monospace"  # not as Jupyter breaks its own
+        return f'<pre style="{how}">{html.escape(str(self))}</pre>'
 
 
 @dataclass(frozen=True, repr=False)
@@ -311,7 +312,8 @@ class Previews(_Shown):
 
     def __str__(self) -> str:
         columns = [((name,), one) for name, one in self.previews.items()]
-        return "\n".join([*comparison((f"recall by {self.each}",), columns), "", *self.reasons()])
+        table = comparison((f"recall by {self.each}",), columns)
+        return "\n".join([*table, "", "recall in percent; * the one to take", "", *self.reasons()])
 
     def __repr__(self) -> str:
         return f"Previews(best={self.best!r}, worth={len(self.worth)} of {self.number} {self.each}s)"

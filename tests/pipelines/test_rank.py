@@ -864,6 +864,9 @@ def test_what_has_no_picture_says_why() -> None:
     sets = rank(ROWS, 2, "canonical", ITEMS, epsilon=1.0, period=PERIOD, **NAMES)
     with pytest.raises(InvalidArgument, match="plot has nothing to draw: sets have no places"):
         sets.plot()
+    nothing = rank(ROWS[:1], 2, epsilon=1.0, delta=1e-9, unknown_domain=True, period=PERIOD, **NAMES)
+    with pytest.raises(InvalidArgument, match="plot has nothing to draw: no item was released"):
+        nothing.plot()
 
 
 def test_files_are_those_of_a_run(tmp_path: Path) -> None:

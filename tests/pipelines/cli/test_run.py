@@ -303,7 +303,7 @@ def test_streams_and_reports_show_dropped_rows_on_a_terminal(tmp_path: Path, mon
     write(tmp_path / "rows.csv", "user,item,time\n" + "u,tea,2026-01-05\nu,tea,2026-01-12\n" * 150)
     write(tmp_path / "weekly.yaml", WEEKLY)
     more = "; --dry-run --show-dropped-rows tells why, and of which input\n"  # a stream's rows were not kept
-    none = f"all of them; no row is left: this is pure noise{more}"
+    none = f"no row is left: this is pure noise{more}"
     asked = (
         "--input rows.csv --domain items.txt --mechanism joint --k 1 --epsilon 1 --window 7d --from 2026-01-12 --to "
         "2026-01-19"

@@ -379,6 +379,10 @@ def test_every_kind_of_error_has_its_exit_status(
     assert capsys.readouterr().err.startswith(said)
 
 
+def test_an_interrupted_call_in_python_says_how_it_stands() -> None:
+    assert str(Interrupted("nothing is published", KeyboardInterrupt())) == "SIGINT; nothing is published"
+
+
 def test_a_failed_run_says_what_is_published_and_shows_no_data(capsys: pytest.CaptureFixture) -> None:
     def end() -> None:
         try:

@@ -266,7 +266,10 @@ def test_json_holds_all_of_it() -> None:
 
 def test_a_preview_is_available_to_notebooks_and_data_frames() -> None:
     found = preview(GAPS, 3, 1.0, mechanism=["joint", "joint-set"], draws=20)
-    assert repr(found).startswith("Preview(k=3, epsilon=1, best=") and "<pre>" in found._repr_html_()
+    assert (
+        repr(found).startswith("Preview(k=3, epsilon=1, best=")
+        and '<pre style="white-space:pre;' in found._repr_html_()
+    )
     assert len(repr(found.best)) < 1000
     frame = found.to_polars()
     assert frame["mechanism"].to_list() == [outlook.name for outlook in found.outlooks]

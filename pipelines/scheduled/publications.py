@@ -294,12 +294,15 @@ class Publications(Periods):
         return sink.lying(periods.windows(number), periods.release_id(number)) or ()
 
     def _check_adopted(self, key_id: str | None) -> None:
-        """Raise InvalidArgument if the ledger lacks what is published of any period under a key."""
+        """Raise InvalidArgument if the ledger lacks what is published of any period under a key, or of as many before
+        the first: an earlier horizon has another one.
+        """
         account = self.account
         if account is None:
             return
         charged = {entry.release_id for entry in self._charges()}
-        for number in range(self.schedule.ended(now())):
+        earlier = self.schedule.horizon or 0 if self.state is None else 0
+        for number in range(-earlier, self.schedule.ended(now())):
             made = (each for each in self._publications(number) if each.release_id(number) not in charged)
             places = [place for periods in made for place in self._places(periods, number)]
             check_adopted(account, (each.pair.manifest for each in places), key_id)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from private_topk.pipelines.budget.composition import UNITS
 from private_topk.pipelines.release.formats import as_text
@@ -358,6 +359,7 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
     settings = (
         ("release", report.name),
         ("mechanism", ", ".join(drawn_by(manifest))),
+        ("noisy counts", privacy and _of_counts(privacy.counts)),
         asked,
         ("items to choose from", manifest.domain and _items(manifest.domain)),
         ("groups", manifest.groups and of_groups(manifest.groups)),
@@ -376,6 +378,12 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
         ("versions", ", ".join(f"{name} {version}" for name, version in (manifest.versions or {}).items())),
     )
     return [(label, value) for label, value in settings if value]
+
+
+def _of_counts(counts: Mapping[str, Any]) -> str:
+    """That noisy counts are published too, and at what cost, or nothing."""
+    cost = f"for epsilon {number(counts['epsilon'])} of each ranking" if "epsilon" in counts else "those of the draw"
+    return f"published too, {cost}" if counts else ""
 
 
 def _of_each(names: Iterable[str | None]) -> str:

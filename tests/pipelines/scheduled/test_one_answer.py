@@ -658,6 +658,23 @@ def test_a_second_horizon_says_what_it_comes_to_with_the_first(folder: Path, cap
     assert manifest is not None and promise(manifest).startswith("epsilon 2 for one user's rows")
 
 
+def test_a_restored_ledger_is_noticed_in_the_next_horizon_too(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    text = CHARGED.replace("horizon: 4", "horizon: 1")
+    (folder / "weekly.yaml").write_text(text)
+    assert report(folder, *FIRST) == 0
+    (folder / "budget.db").unlink()
+    ledger = ("--ledger", f"sqlite:///{folder}/budget.db", "--dataset", "plays")
+    assert main(["budget", "create", *ledger, "--epsilon", "9"]) == 0
+    (folder / "weekly.yaml").write_text(text.replace("first: 2026-01-05", "first: 2026-01-12"))
+    for words in (("--dry-run",), (*SECOND, "--dry-run"), SECOND):
+        capsys.readouterr()
+        assert report(folder, *words) == 2
+        said = "has no charge of weekly/20260105T000000Z--20260112T000000Z, which is published"
+        assert said in capsys.readouterr().err
+    assert main(["budget", "adopt", f"{folder}/out", *ledger]) == 0
+    assert report(folder, *SECOND) == 0
+
+
 def test_a_restored_ledger_may_not_know_what_is_drawn_a_second_time(
     folder: Path, capsys: pytest.CaptureFixture
 ) -> None:

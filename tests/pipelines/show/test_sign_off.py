@@ -113,6 +113,10 @@ def test_what_became_of_counts_and_what_a_window_costs(
 ) -> None:
     words, deployment, _ = signed(asked(**more))
     assert on_the_sheet in words, words
+    told = {0.5: "published too, for epsilon 0.5 of each ranking", "drawn": "published too, those of the draw"}
+    counts = told.get(more.get("publish_counts", 0), "noisy counts")
+    for said in (words, deployment["implementation"]["mechanisms"]):
+        assert (counts in said) is ("publish_counts" in more), said
     assert in_the_entry in deployment["accounting"]["post_processing"]
 
 

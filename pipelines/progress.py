@@ -10,7 +10,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -20,7 +20,6 @@ from private_topk.pipelines.files import replace_file
 from private_topk.pipelines.process import JsonLines
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run_state import RunState
-from private_topk.pipelines.standing import lying_at
 from private_topk.runners import Launch, Line
 from private_topk.transforms.errors import IncompleteDataError, printable
 from private_topk.transforms.windows import Period, from_microseconds, utc_text
@@ -50,8 +49,7 @@ class Announcer:
         uri: where rankings go, as the operator named it.
         live: the source's clock is the present, so that a lag has a meaning.
         say: takes one line.
-        before: what was published when this run began: it is not announced, unless it is published again.
-        own: the windows that this same release has published: they are kept, and not published again.
+        before: what this release had published when the run began: it is not announced, unless it is published again.
     """
 
     def __init__(
@@ -61,7 +59,6 @@ class Announcer:
         live: bool,
         say: Say,
         before: Mapping[str, float] = MappingProxyType({}),
-        own: Collection[str] = (),
     ) -> None:
         self._closing = {
             window.label(): closing / 1e6
@@ -70,12 +67,11 @@ class Announcer:
         self._uri, self._live, self._say = uri, live, say
         self._zone = ZoneInfo(period.zone)
         self._published = dict(before)
-        self._of_others = {label: at for label, at in before.items() if label not in own}
 
     @property
     def has_all(self) -> bool:
-        """Whether every window is published by this release; output of another release does not count."""
-        return all(self._published.get(label, -1.0) > self._of_others.get(label, -1.0) for label in self._closing)
+        """Whether every window is published by this release."""
+        return not self._left()
 
     @property
     def size(self) -> int:
@@ -190,9 +186,7 @@ def followed(
     groups = report.question.top_k.groups
     published = _whole(following or live.newly_published, 1 if groups is None else groups.size)
     launch.answered.clear()  # a launch may be used again
-    before, kept = published(), zip(period.windows(), lying_at(report) or (), strict=False)
-    own = {window.label() for window, each in kept if each.windows}
-    announcer = Announcer(period, sink.uri, report.source.closes_by_arrivals, say or (lambda line: None), before, own)
+    announcer = Announcer(period, sink.uri, report.source.closes_by_arrivals, say or (lambda line: None), published())
     announcer.say_what_is_next()
 
     def announce_new() -> None:

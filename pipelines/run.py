@@ -173,11 +173,9 @@ def run(
 
 
 def _alone(report: Report) -> AbstractContextManager[None]:
-    """Inside, no other launcher publishes the same release of a stream. Raises InvalidArgument if one does."""
-    release, files = report.question.release, report.sink.files(report.windows)
-    if report.source.bounded or release.key.in_memory or not files:
-        return nullcontext()
-    return sole_launcher(files[0], release.id)
+    """Inside, no other launcher publishes a stream to the same folder. Raises InvalidArgument if one does."""
+    files = report.sink.files(report.windows)
+    return nullcontext() if report.source.bounded or not files else sole_launcher(files[0])
 
 
 class _Running:

@@ -110,6 +110,14 @@ class InputNotReady(InvalidArgument):
     status = 3
 
 
+class Unreachable(InvalidArgument):
+    """The error of a field that names a server that does not answer, or a ledger that is in use: nothing was done, and
+    the cause may pass by itself.
+    """
+
+    status = 1
+
+
 class IncompleteDataError(RuntimeError):
     """Rows or counts of a window were lost or doubled between two stages of the job: nothing is published for it."""
 
@@ -133,7 +141,7 @@ Told = InvalidArgument | IncompleteDataError
 """The errors whose text may be shown to whoever runs the job."""
 
 _TOLD = (InvalidArgument, IncompleteDataError)
-_KINDS: dict[str, type[Told]] = {kind.__name__: kind for kind in (*_TOLD, InputNotReady)}
+_KINDS: dict[str, type[Told]] = {kind.__name__: kind for kind in (*_TOLD, InputNotReady, Unreachable)}
 _VALUE = re.compile(r"private-topk-refusal:([\w-]+=*)")
 _METHODS = ("setup", "start_bundle", "process", "finish_bundle")
 _Class = TypeVar("_Class", bound=type)

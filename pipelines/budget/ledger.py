@@ -521,7 +521,7 @@ def _other_input(asked: Entry, earlier: Entry) -> InvalidArgument:
         "release_id",
         f"{verbatim(asked.release_id)} was used on {verbatim(earlier.charged)} {verbatim(_otherwise(asked, earlier))} "
         f"(dataset {verbatim(earlier.dataset)}){verbatim(also)}",
-        f"restore {'both' if also else 'it'}{order} (free){erased}, or {ANOTHER_RELEASE}; publishing twice under one "
+        f"restore what it was used with{order} (free){erased}, or {ANOTHER_RELEASE}; publishing twice under one "
         "id would reveal the change",
     )
 

@@ -16,7 +16,7 @@ import sqlalchemy as sql
 from private_topk.pipelines.budget.accounting import Books, Budget, Entry, NoBudget, Renewal
 from private_topk.pipelines.budget.rows import BROKEN, record_in, row_of
 from private_topk.pipelines.process import PATIENCE, RunFailed, told_if_slow
-from private_topk.transforms.errors import InvalidArgument, install_extra, verbatim
+from private_topk.transforms.errors import InvalidArgument, Unreachable, install_extra, verbatim
 
 _STEPS = {
     2: """
@@ -311,6 +311,7 @@ class Database:
     def _unusable(self, error: sql.exc.DBAPIError) -> InvalidArgument:
         if _LOCKED & {getattr(error.orig, name, None) for name in ("sqlite_errorname", "sqlstate")}:
             rule = f"{self._said} has been locked by another process for {_LONGEST_WAIT} seconds"
-            return InvalidArgument("ledger", rule, "end it if it hangs or is suspended, and call again")
+            return Unreachable("ledger", rule, "end it if it hangs or is suspended, and call again")
         reason = str(error.orig).strip().partition("\n")[0]
-        return InvalidArgument("ledger", f"{self._said} cannot be used: {verbatim(reason)}")
+        kind = Unreachable if isinstance(error, sql.exc.OperationalError) else InvalidArgument
+        return kind("ledger", f"{self._said} cannot be used: {verbatim(reason)}")

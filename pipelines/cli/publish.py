@@ -101,7 +101,7 @@ def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) ->
     health = getattr(arguments, "health_file", None)
     if health is not None:
         refuse_replacing([health], report.reads(), "health_file")
-        if not os.access(os.path.dirname(health) or ".", os.W_OK):
+        if os.path.isdir(health) or not os.access(f"{os.path.dirname(health) or '.'}/", os.W_OK):
             rule = f"{verbatim(health)} cannot be written"
             raise InvalidArgument("health_file", rule, "give a file in a folder of this machine")
     if arguments.dry_run:

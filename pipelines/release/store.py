@@ -8,7 +8,6 @@ system releases with the process: files with a temporary name there were left by
 from __future__ import annotations
 
 import glob
-import hashlib
 import os
 import secrets
 import socket
@@ -31,7 +30,7 @@ except ImportError:  # no such locks on this system: only the checks keep two ru
     fcntl = None  # type: ignore[assignment]
 
 
-_LAUNCHER = ".private-topk-launcher-"
+_LAUNCHER = ".private-topk-launcher"
 _LONGEST_WAIT = 120.0
 """Seconds to wait for another process that publishes into the same folder, which takes it some milliseconds."""
 
@@ -121,12 +120,12 @@ def _locked(handle: int, folder: str) -> bool:
 
 
 @contextmanager
-def sole_launcher(path: str, release_id: str) -> Iterator[None]:
-    """Be the only launcher of a release's stream into the folder of a path, by a lock that the system releases with the
-    process.
+def sole_launcher(path: str) -> Iterator[None]:
+    """Be the only launcher of a stream into the folder of a path, by a lock that the system releases with the process.
 
-    Two would share one charge and one health file, and the first to end would tell for both how the release stands.
-    Where there are no locks of files, nobody notices.
+    Two of one release would share one charge and one health file, and the first to end would tell for both how it
+    stands. Of two releases one would be charged for windows that the other publishes. Where there are no locks of
+    files, nobody notices.
 
     Raises InvalidArgument if another process holds the lock.
     """
@@ -136,14 +135,15 @@ def sole_launcher(path: str, release_id: str) -> Iterator[None]:
     folder = os.path.dirname(os.path.abspath(path))
     new = not os.path.isdir(folder)
     os.makedirs(folder, exist_ok=True)
-    held = f"{folder}/{_LAUNCHER}{hashlib.sha256(release_id.encode()).hexdigest()[:32]}"
+    held = f"{folder}/{_LAUNCHER}"
     with open(held, "a+") as holder:
         try:
             fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder.seek(0)
-            rule = f"{verbatim(release_id)} is being published to {verbatim(folder)} by {verbatim(holder.read())}"
-            raise InvalidArgument("release_id", rule, "leave it to that launcher, or end it first") from None
+            rule = f"{verbatim(folder)} is the folder of a live stream, {verbatim(holder.read())}"
+            remedy = "wait until that launcher has ended, or end it; another {release_id} can go to another folder"
+            raise InvalidArgument("output", rule, remedy) from None
         except OSError:  # some network file systems lock no files
             pass
         holder.truncate(0)

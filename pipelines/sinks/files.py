@@ -19,7 +19,7 @@ from private_topk.pipelines.files import exists, is_local, match_any, names_in, 
 from private_topk.pipelines.release.formats import RANKING_FORMATS, RankingSchema, check_fields, format_of, ranking_rows
 from private_topk.pipelines.release.input_record import InputRecord
 from private_topk.pipelines.release.manifest import Manifest
-from private_topk.pipelines.release.place import Bounds, Lying, manifest_path, what_lies
+from private_topk.pipelines.release.place import Bounds, Lying, manifest_path, pair_at, what_lies
 from private_topk.pipelines.release.store import publish
 from private_topk.pipelines.run_state import RunState
 from private_topk.pipelines.sinks.sink import Sink, about_the_output
@@ -154,12 +154,18 @@ class ToFolder(Sink):
         return InputRecord(self._root, release)
 
     def following(self, period: Period, release: Release) -> Callable[[], dict[str, float]]:
+        labels, own = {window.label() for window in _windows(period)}, dict[tuple[str, int], bool]()
+
         def published() -> dict[str, float]:
             try:
                 files = match_any(f"{self._root}/*{self._ending}")
             except Exception:  # the report itself tells what is wrong with its folder
                 return {}
-            return {_name(file.path).removesuffix(self._ending): file.written / 1e6 for file in files}
+            found = {(_name(file.path).removesuffix(self._ending), file.written): file.path for file in files}
+            for (label, written), path in found.items():
+                if label in labels and (label, written) not in own and (manifest := pair_at(path).manifest) is not None:
+                    own[label, written] = manifest.release_id == release.id
+            return {label: written / 1e6 for label, written in found if own.get((label, written))}
 
         return published
 

@@ -85,9 +85,9 @@ class Sink(ABC):
     def following(self, period: Period, release: Release) -> Callable[[], Mapping[str, float]] | None:
         """Begin to follow what is published of a period; None if the place cannot be read back by whoever writes.
 
-        The returned function gives, at each call, when windows were published, in seconds since 1970, by their labels:
-        all of them, or those that are new since the last call. If groups are published separately, by the labels of
-        rankings.
+        The returned function gives, at each call, when windows of the release were published, in seconds since 1970, by
+        their labels: all of them, or those that are new since the last call. If groups are published separately, by the
+        labels of rankings.
         """
         return None
 

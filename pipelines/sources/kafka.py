@@ -51,6 +51,7 @@ from private_topk.transforms.completeness import BlockChecksums, SentChecksums
 from private_topk.transforms.errors import (
     ANOTHER_RELEASE,
     InvalidArgument,
+    Unreachable,
     crosses,
     install_extra,
     of_another_release,
@@ -164,7 +165,7 @@ class KafkaTopic:
     def partitions(self, name: str) -> list[int]:
         """The partitions of the topic.
 
-        Raises InvalidArgument of the field `name` if it cannot be reached or does not exist.
+        Raises InvalidArgument of the field `name` if it does not exist, and Unreachable if no broker answers.
         """
         return sorted(self._metadata(name).partitions)
 
@@ -215,7 +216,7 @@ class KafkaTopic:
             consumer.poll(0)  # hands over what was heard: the request itself only says that it failed
             causes = [cause for cause in heard if cause.code() != KafkaError._ALL_BROKERS_DOWN]
             rule = f"kafka://{self.servers} cannot be reached: {verbatim(_reason([error.args[0], *causes][-1]))}"
-            raise InvalidArgument(
+            raise Unreachable(
                 name, rule, "check the address, and in {kafka_config} security.protocol and what goes with it"
             ) from None
         finally:
@@ -392,7 +393,7 @@ class Kafka(Source):
                 if values or ended:
                     deadline = time.monotonic() + _PATIENCE
                 elif time.monotonic() > deadline:
-                    raise InvalidArgument("input", f"{self.uri} does not answer")
+                    raise Unreachable("input", f"{self.uri} does not answer")
 
     @cached_property
     def _extents(self) -> dict[int, Extent]:
@@ -952,7 +953,7 @@ def extent_of(observer: Any, topic: KafkaTopic, partition: int, since: int | Non
 def first_messages(observer: Any, topic: KafkaTopic, begin: Mapping[int, int]) -> dict[int, Any]:  # noqa: ANN401
     """The first message of every partition from an offset on; None where there is none.
 
-    Raises InvalidArgument if a broker does not answer, or the offset is gone.
+    Raises Unreachable if a broker does not answer, and InvalidArgument if the offset is gone.
     """
     from confluent_kafka import KafkaError, TopicPartition
 
@@ -968,7 +969,7 @@ def first_messages(observer: Any, topic: KafkaTopic, begin: Mapping[int, int]) -
             elif message.error().code() == KafkaError._AUTO_OFFSET_RESET:
                 raise _lost(topic)
         if time.monotonic() > deadline:
-            raise InvalidArgument("", f"{topic.uri} does not answer")
+            raise Unreachable("", f"{topic.uri} does not answer")
     return found
 
 
@@ -1024,7 +1025,7 @@ def patiently(topic: KafkaTopic, ask: Callable[[], _T]) -> _T:
     """The answer of a broker that may just be taking over a partition, with retries for half a minute.
 
     Raises:
-        InvalidArgument: of the field `input`, if there is no answer by then.
+        Unreachable: of the field `input`, if there is no answer by then.
     """
     from confluent_kafka import KafkaException
 
@@ -1035,5 +1036,5 @@ def patiently(topic: KafkaTopic, ask: Callable[[], _T]) -> _T:
         except KafkaException as error:
             if time.monotonic() > deadline:
                 rule = f"{topic.uri} does not answer: {verbatim(error.args[0].str())}"
-                raise InvalidArgument("input", rule) from None
+                raise Unreachable("input", rule) from None
         time.sleep(_PAUSE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import pickle
 import subprocess
 import sys
@@ -24,6 +23,8 @@ from private_topk.pipelines import progress as watching
 from private_topk.pipelines.process import JsonLines, RunFailed
 from private_topk.pipelines.progress import HAVE_CLOSED, Announcer
 from private_topk.pipelines.question import Question
+from private_topk.pipelines.release import store
+from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import run
 from private_topk.pipelines.run_state import RecordPublished, RunState
@@ -90,11 +91,10 @@ def report(folder: Path, sink: Sink, **more: Any) -> Report:  # noqa: ANN401
     return Report(spec, Folder(f"{folder}/in/*.jsonl", clock="event"), sink)
 
 
-def publish(folder: Path, label: str) -> None:
-    """Complete or not there, as sinks do it."""
-    folder.mkdir(exist_ok=True)
-    (folder / f"{label}.jsonl.tmp").write_text("whole")
-    os.replace(folder / f"{label}.jsonl.tmp", folder / f"{label}.jsonl")
+def publish(asked: Report, *labels: str) -> None:
+    for label in labels:
+        path = f"{asked.sink.uri}/{label}.jsonl"
+        store.publish(path, b"", manifest_of(asked.question), overwrite=True)
 
 
 @pytest.mark.long
@@ -102,35 +102,38 @@ def test_a_folder_is_looked_at_while_the_report_runs(tmp_path: Path) -> None:
     """The runner is told once every window is there, and no earlier."""
     said: list[str] = []
     folder, launch = tmp_path / "out", prepare("direct", [])
-    with followed(report(tmp_path, ToFolder(str(folder), "jsonl")), launch, said.append):
+    asked = report(tmp_path, ToFolder(str(folder), "jsonl"))
+    with followed(asked, launch, said.append):
         folder.mkdir()
         (folder / f"{LABELS[0]}.jsonl.tmp").write_text("half")
         (folder / f"{LABELS[0]}.manifest.json").write_text("{}")
         time.sleep(1.5)
         assert len(said) == 1 and said[0].startswith("8 of 8 windows are left")
-        for label in LABELS[:-1]:
-            publish(folder, label)
+        publish(asked, *LABELS[:-1])
         wait_until(lambda: said[-1].startswith("1 of 8"))
         assert not launch.answered.is_set()
-        publish(folder, LABELS[-1])
+        publish(asked, LABELS[-1])
         assert launch.answered.wait(120)
     assert [line for line in said if line.startswith("published")] == [
         f"published {label} to {folder}" for label in LABELS
     ]
 
 
-def test_windows_of_an_earlier_run_do_not_end_the_launch(tmp_path: Path) -> None:
-    folder, launch = tmp_path / "out", prepare("direct", [])
-    publish(folder, LABELS[0])
-    with followed(report(tmp_path, ToFolder(str(folder), "jsonl")), launch):
-        for label in LABELS[1:]:
-            publish(folder, label)
-    assert not launch.answered.is_set()
-    with followed(report(tmp_path, ToFolder(str(folder), "jsonl")), launch):
-        time.sleep(0.02)
-        for label in LABELS:
-            publish(folder, label)
-    assert launch.answered.is_set()
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_windows_of_another_release_are_not_announced_and_do_not_end_the_launch(tmp_path: Path, when: str) -> None:
+    said: list[str] = []
+    launch = prepare("direct", [])
+    other, asked = (report(tmp_path, ToFolder(f"{tmp_path}/out", "jsonl")) for _ in range(2))
+    if when == "before":
+        publish(other, LABELS[0])
+    with followed(asked, launch, said.append):
+        publish(other, LABELS[0])
+        publish(asked, *LABELS[1:])
+    assert not launch.answered.is_set() and LABELS[0] not in "".join(said[1:-1])
+    assert said[-1].startswith("1 of 8 windows is left")
+    with followed(asked, launch, said.append):
+        publish(asked, LABELS[0])
+    assert launch.answered.is_set() and said[-1].startswith(f"published {LABELS[0]} to ")
 
 
 @pytest.mark.long

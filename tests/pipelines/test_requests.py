@@ -243,7 +243,7 @@ def test_a_stream_has_one_place_for_its_answers_and_is_told_what_has_changed(
     ledger = Ledger("sqlite:///b.db")
     ledger.charge(report(True, asked).request())
     assert ledger.charge(report(True, asked).request()).outcome == "started"
-    again = rf"release_id r was used on \S+ with {said} \(dataset d\): restore it \(free\), or "
+    again = rf"release_id r was used on \S+ with {said} \(dataset d\): restore what it was used with \(free\), or "
     with pytest.raises(InvalidArgument, match=again):
         ledger.charge(report(True, {**asked, **change}).request())
     with sqlite3.connect("b.db") as database:  # as a version that did not note it has left it

@@ -16,7 +16,7 @@ from private_topk.pipelines.budget import tables
 from private_topk.pipelines.budget.ledger import Ledger, charge
 from private_topk.pipelines.cli import main
 from private_topk.pipelines.process import RunFailed
-from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.errors import InvalidArgument, Unreachable
 from tests.databases import Cut, let_pass
 from tests.pipelines.budget.support import DAY, budget, request
 from tests.pipelines.charged import arguments, create, place, with_ledger
@@ -60,7 +60,7 @@ def test_a_charge_that_did_not_arrive_is_refused(
 ) -> None:
     create(url, "--epsilon", "1")
     with cut(url, postgres, CHARGE, taken=False, back=True) as broken:
-        assert main(arguments("a", *with_ledger(broken, "--epsilon", "1"))) == 2
+        assert main(arguments("a", *with_ledger(broken, "--epsilon", "1"))) == Unreachable.status
     assert "cannot be used" in capsys.readouterr().err
     assert not Ledger(url).read().charges and not list(place.glob("a.*"))
 
@@ -70,7 +70,7 @@ def test_a_charge_that_did_not_arrive_is_refused(
 def test_a_charge_that_cannot_be_looked_up_is_no_refusal(
     place: Path, url: str, postgres: Path, taken: bool, capsys: pytest.CaptureFixture
 ) -> None:
-    """Status 2 would promise that nothing was charged. The same call then pays once in all."""
+    """Which would promise that nothing was charged. The same call then pays once in all."""
     create(url, "--epsilon", "1")
     with cut(url, postgres, CHARGE, taken, back=False) as broken:
         assert main(arguments("a", *with_ledger(broken, "--epsilon", "1"))) == 1
@@ -170,5 +170,6 @@ def test_a_ledger_that_stays_locked_is_refused(url: str, monkeypatch: pytest.Mon
     if "connect_args" in kind.engine:
         short = short._replace(engine={"connect_args": {"timeout": 1}})
     monkeypatch.setitem(tables._KINDS, url.partition(":")[0], short)
-    with held(url), refused("ledger", "has been locked by another process"):
+    with held(url), refused("ledger", "has been locked by another process") as caught:
         Ledger(url).charge(request("a"))
+    assert caught.value.status == Unreachable.status

@@ -15,7 +15,7 @@ from private_topk.pipelines.budget.accounting import Budget
 from private_topk.pipelines.budget.composition import Total, rho_within, shares
 from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.budget.windows import Windows
-from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.errors import InvalidArgument, Unreachable
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.release import Release
@@ -283,4 +283,4 @@ def test_invalid_database_urls_are_refused_and_passwords_hidden(tmp_path: object
             Ledger(f"{name}://me:hunter2@x/y")
     with refused("ledger", "cannot be used") as caught:
         Ledger("postgresql://me:hunter2@127.0.0.1:1/x").read()
-    assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in str(caught.value) and caught.value.status == Unreachable.status

@@ -256,5 +256,6 @@ def test_the_page_names_every_column(url: str) -> None:
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("budget.db").write_bytes(b"not a database at all, but long enough to be looked at" * 20)
-    with pytest.raises(InvalidArgument, match="ledger sqlite:///budget.db cannot be used"):
+    with pytest.raises(InvalidArgument, match="ledger sqlite:///budget.db cannot be used") as caught:
         Ledger("sqlite:///budget.db").read()
+    assert caught.value.status == InvalidArgument.status

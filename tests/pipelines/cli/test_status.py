@@ -146,7 +146,7 @@ def test_messages_that_cannot_be_written_decide_nothing(folder: Path, name: str,
     words = [*PUBLISHING[name], f"--log-format={log_format}", *(CHARGED if charged and name != "report" else ())]
     with that_fails(how) as stream:
         done = subprocess.run([sys.executable, "-m", "private_topk", *words], stdout=stream, stderr=stream)
-    published = [path for path in (folder / "out").iterdir() if path.suffix != ".json" and path.is_file()]
+    published = [path for path in folder.glob("out/[!.]*") if path.suffix != ".json" and path.is_file()]
     assert (done.returncode, len(published)) == (0, 1 if name == "run" else 2)
     outcomes = {entry.outcome for entry in Ledger("sqlite:///b.db").read().charges}
     assert outcomes == ({"released"} if charged else set())

@@ -9,6 +9,7 @@ import re
 import shutil
 import sqlite3
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -271,7 +272,8 @@ def test_another_release_has_a_record_of_its_own(released: Released) -> None:
     write(Path("in", "b.jsonl"), [*ROWS, END])
     assert stream(release_id="s", overwrite=True).status == 0
     assert stream(release_id=None, release_key=None, output="out2", ledger=None, dataset=None).status == 0
-    assert len(list(Path("out").glob(".private-topk-input/*/*"))) == 2 and not list(Path("out2").glob(".*"))
+    assert len(list(Path("out").glob(".private-topk-input/*/*"))) == 2
+    assert not Path("out2", ".private-topk-input").exists()
 
 
 def test_a_record_names_the_files_that_were_read_and_seals_their_sizes_and_times(released: Released) -> None:
@@ -322,21 +324,24 @@ def test_a_record_of_nothing_is_a_record(released: Released) -> None:
     assert stream(clock="log", **FREE).status == 0 and len(files()) == 6
 
 
-def test_a_stream_that_is_being_published_has_no_second_launcher(released: Released) -> None:
-    """Whose end would tell of a failure while the first goes on. The death of the first frees its place."""
+@pytest.mark.parametrize("again", [{}, {"release_id": "s"}, {"release_id": None, "release_key": None, **FREE}])
+def test_a_folder_that_is_being_published_to_has_no_second_launcher(released: Released, again: dict[str, Any]) -> None:
+    """Its end would tell of a failure while the first goes on; under another id it would be charged for windows of the
+    first. The death of the first frees its place.
+    """
     write(Path("in", "a.jsonl"), ROWS)
     words, log = options(**{**ASKED, **BOOKS}), Path("log")
     with streaming(words, log) as first:
         wait_for(charges, first, log)
-        with streaming(words, Path("second")) as second:
+        with streaming(options(**{**ASKED, **BOOKS, **again}), Path("second")) as second:
             assert second.wait(60) == 2
         said = Path("second").read_text()
-        told = re.search(rf"--release-id r is being published to {Path.cwd()}/out by process (\d+) of ", said)
+        told = re.search(rf"--output {Path.cwd()}/out is the folder of a live stream, process (\d+) of ", said)
         assert told and f"PPid:\t{first.pid}\n" in Path(f"/proc/{told[1]}/status").read_text(), said
-        assert said.endswith(": leave it to that launcher, or end it first\n")
+        assert "wait until that launcher has ended, or end it; another --release-id can go to another folder" in said
         assert [charge["outcome"] for charge in charges()] == ["started"], "what it says of the first is still true"
         write(Path("in", "b.jsonl"), [END])
-        assert stream(release_id="s", output="out2").status == 0, "another release is none of its business"
+        assert stream(release_id="s", output="out2").status == 0, "another folder is none of its business"
         kill(first)
     assert stream().status == 0
     assert [charge["outcome"] for charge in charges()] == ["released"] * 2
@@ -388,8 +393,8 @@ def test_an_output_that_is_a_file_is_refused_by_the_file_that_it_cannot_hold() -
 
 def test_a_monitor_sees_how_far_it_is() -> None:
     assert "health-file key would replace" in stream(health_file="key").err
-    for check in (True, None):
-        assert "health-file no/h.json cannot be written" in stream(health_file="no/h.json", dry_run=check).err
+    for check, place in product((True, None), ("no/h.json", "in", "key/h.json")):
+        assert f"health-file {place} cannot be written" in stream(health_file=place, dry_run=check).err
     assert stream(health_file="health.json").status == 0
     found = json.loads(Path("health.json").read_text())
     assert (found["windows"], found["published"], found["next_closes"]) == (3, 3, None)

@@ -250,8 +250,10 @@ class Mechanism(abc.ABC):
 
     def __post_init__(self) -> None:
         check_stated(type(self))
+        own = parameters_of(type(self))
         for its in fields(self):
-            object.__setattr__(self, its.name, check_parameter(its.name, getattr(self, its.name)))
+            kind = own[its.name].kind if its.name in own else None
+            object.__setattr__(self, its.name, check_parameter(its.name, getattr(self, its.name), kind))
         if self.cap > 1 and self.guarantee.metric != "amounts":
             raise InvalidArgument(
                 "mechanism",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -116,13 +117,17 @@ def _kind(hint: Any) -> Kind:  # noqa: ANN401 - an annotation
     return next((kind for option, kind in named.items() if option in options), "object")
 
 
-def check_parameter(name: str, value: Any) -> Any:  # noqa: ANN401 - parameters differ in type
-    """The value of a shared parameter, or a refusal; names without a rule pass as they are.
+def check_parameter(name: str, value: Any, kind: Kind | None = None) -> Any:  # noqa: ANN401 - parameters differ
+    """The value of a shared parameter, or a refusal; names without a rule pass as they are, but for fractions.
 
     Numbers come back as Python's own: numpy's have a fixed width, which exact arithmetic does not fit in. Real ones
-    come back as floats or fractions, since 1 and 1.0 are one budget and must make one seed.
+    come back as floats or fractions, since 1 and 1.0 are one budget and must make one seed. A number of the kind
+    "fraction" comes back as the fraction it is written as: 0.6 is 3/5, not the float.
     """
     rule = _RULES.get(name)
+    if rule is None and kind == "fraction" and not isinstance(value, bool):
+        with suppress(ValueError, ZeroDivisionError):  # what is no number is for the mechanism to refuse
+            return Fraction(str(value))
     if rule is None or value is None and rule is _whole:
         return value
     if isinstance(value, Decimal) and value.is_finite():
@@ -134,16 +139,11 @@ def check_parameter(name: str, value: Any) -> Any:  # noqa: ANN401 - parameters 
     return value if isinstance(value, Rational) else float(str(value))
 
 
-def check_decimal(name: str, value: object, least: Fraction, most: Fraction, meaning: str = "") -> Fraction:
-    """A number from least to most as the fraction it is written as, or a refusal: 0.6 is 3/5, not the float."""
-    try:
-        number = None if isinstance(value, bool) else Fraction(value if isinstance(value, Fraction) else str(value))
-    except (ValueError, ZeroDivisionError):
-        number = None
-    if number is None or not least <= number <= most:
+def check_range(name: str, value: object, least: Fraction, most: Fraction, meaning: str = "") -> None:
+    """Refuse what is not a fraction from least to most."""
+    if not isinstance(value, Fraction) or not least <= value <= most:
         shown = value if isinstance(value, Fraction) else kind_shown(value)
         raise InvalidArgument(name, f"must be a number from {least} to {most}, got {shown}", meaning)
-    return number
 
 
 def _positive(name: str, value: object) -> None:

@@ -24,7 +24,7 @@ from private_topk.transforms.mechanisms.exact.reals import ball, floor
 from private_topk.transforms.mechanisms.exact.sequences import SequenceLosses
 from private_topk.transforms.mechanisms.exact.sets import SetLosses
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours
-from private_topk.transforms.mechanisms.parameters import check_decimal, parameter
+from private_topk.transforms.mechanisms.parameters import check_range, parameter
 
 _PURE = Guarantee("pure", "public", "sequence", metric="amounts", replacement_costs_one_draw=True)
 _PURE_SET = replace(_PURE, answer="set")
@@ -124,7 +124,7 @@ class Joint(JointLoss):
     def __post_init__(self) -> None:
         super().__post_init__()
         meaning = "1/2 is JOINT, 1 only looks at membership"
-        object.__setattr__(self, "skew", check_decimal("skew", self.skew, Fraction(1, 2), Fraction(1), meaning))
+        check_range("skew", self.skew, Fraction(1, 2), Fraction(1), meaning)
         if self.noise not in ("gumbel", "exponential"):
             raise InvalidArgument(
                 "noise", f"must be one of gumbel, exponential for joint, got {kind_shown(self.noise)}"
@@ -269,7 +269,7 @@ class Canonical(WholeAnswer):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_noise(self.noise)
-        object.__setattr__(self, "gamma", check_decimal("gamma", self.gamma, Fraction(0), Fraction(1)))
+        check_range("gamma", self.gamma, Fraction(0), Fraction(1))
 
     def select(self, histogram: Histogram, k: int, draw: Draw) -> Indices:
         """Draw the class of sets that holds the winner, then a uniform set of the class."""

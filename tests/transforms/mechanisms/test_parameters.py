@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -19,10 +20,11 @@ from private_topk.transforms.mechanisms import (
     Laplace,
     Mechanism,
     Oneshot,
+    make_mechanism,
     parameter,
     parameters_of,
 )
-from private_topk.transforms.mechanisms.parameters import check_decimal, check_parameter
+from private_topk.transforms.mechanisms.parameters import check_parameter
 from tests.refusals import refused
 
 
@@ -109,6 +111,7 @@ def test_a_decimal_is_what_is_written() -> None:
     assert Joint(1.0, 0.55).skew == Fraction(11, 20) and Joint(1.0, Fraction(5, 9)).parameters()["skew"] == "5/9"
     assert Canonical(1.0, 0.1).gamma == Fraction(1, 10) and Canonical(1, "2/3").gamma == Fraction(2, 3)
     assert Joint(1.0, 0.5) == Joint(1.0) and Canonical(1.0, 0.5) == Canonical(1.0)
-    assert check_decimal("gamma", 0.6, Fraction(0), Fraction(1)) == Fraction(3, 5)
-    with refused("gamma", "must be a number from 0 to 1"):
-        check_decimal("gamma", 2, Fraction(0), Fraction(1), "so it is")
+    for given in ("0.6", 0.6, np.float32(0.6), Decimal("0.6"), "3/5", Fraction(3, 5)):
+        own = make_mechanism("winner_first:WinnerFirst", epsilon=5, first=given)
+        assert own.parameters()["first"] == "3/5" and own.cost(2).epsilon == 5
+        assert Canonical(1.0, given).gamma == Fraction(3, 5)

@@ -317,12 +317,16 @@ def _from_secret_manager(name: str) -> bytes:
 
 
 def check_stays(release: Release | None) -> None:
-    """Raise InvalidArgument for a release that no later call can repeat, which is none to charge a budget for."""
+    """Raise InvalidArgument for a release that no later call can repeat, or anybody: none to charge a budget for."""
     if release is None or release.key.in_memory:
         raise InvalidArgument(
             "release",
             "must have a key and an id that stay, or calling again is charged again",
             'give Release(ReleaseKey.parse("file:key"), "an id")',
+        )
+    if not release.key.is_secret:
+        raise InvalidArgument(
+            "release", "of a key that everybody knows protects nobody, so no budget covers it", "it is for tests"
         )
 
 

@@ -229,6 +229,11 @@ def check_delta(delta: Fraction | float, field: str = "delta") -> None:
         raise InvalidArgument(field, f"must be 0 or at least 1e-100, got {plain(delta)}")
 
 
+def check_unit(unit: object) -> None:
+    if unit not in tuple(UNITS):
+        raise InvalidArgument("privacy_unit", f"must be one of {', '.join(UNITS)}, got {kind_shown(unit)}")
+
+
 def check_windows(windows: int, field: str) -> None:
     """Raise InvalidArgument unless a number of windows is from 1 to 10**15."""
     if not 1 <= windows <= _MAX_WINDOWS:

@@ -28,6 +28,7 @@ from private_topk.pipelines.budget.accounting import (
     explain,
     heaviest,
 )
+from private_topk.pipelines.budget.composition import check_unit
 from private_topk.pipelines.budget.rows import BROKEN, check_legible, moment
 from private_topk.pipelines.budget.sharing import cost_of, windows_paid_for
 from private_topk.pipelines.budget.windows import Windows
@@ -98,6 +99,9 @@ class Request:
     rows: Mapping[str, str] = field(default_factory=dict)
     windows_of_a_user: int | None = None
     stream: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        check_unit(self.unit)
 
     @classmethod
     @by_signature
@@ -517,12 +521,18 @@ def _other_input(asked: Entry, earlier: Entry) -> InvalidArgument:
         ", bring lost files back from a copy and leave what is published as it is if users were erased",
     )
     order, erased = ("", "") if asked.stream else (order, erased)
+    remedy = (
+        f"restore what it was used with{order} (free){erased}, or {ANOTHER_RELEASE}; publishing twice under one "
+        "id would reveal the change"
+    )
+    if asked.fingerprint == earlier.fingerprint:
+        rest = " and restore the rest" if also else ""
+        remedy = f"give {{dataset}} {verbatim(earlier.dataset)}{rest} (free), or {ANOTHER_RELEASE}"
     return InvalidArgument(
         "release_id",
         f"{verbatim(asked.release_id)} was used on {verbatim(earlier.charged)} {verbatim(_otherwise(asked, earlier))} "
         f"(dataset {verbatim(earlier.dataset)}){verbatim(also)}",
-        f"restore what it was used with{order} (free){erased}, or {ANOTHER_RELEASE}; publishing twice under one "
-        "id would reveal the change",
+        remedy,
     )
 
 

@@ -13,18 +13,18 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from private_topk.pipelines.budget.composition import (
-    UNITS,
     Share,
     Total,
     best_share,
     check_delta,
     check_epsilon,
+    check_unit,
     check_windows,
     rounded_down,
     share_under,
     shares,
 )
-from private_topk.transforms.errors import InvalidArgument, kind_shown, plain
+from private_topk.transforms.errors import InvalidArgument, plain
 from private_topk.transforms.mechanisms import Cost, Mechanism
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within, gaussian_epsilon
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget, Counts
@@ -145,8 +145,7 @@ def share_out(
     Cost: 10 to 100 ms where a total is split.
     """
     unit = composition.unit
-    if unit not in tuple(UNITS):
-        raise InvalidArgument("privacy_unit", f"must be one of {', '.join(UNITS)}, got {kind_shown(unit)}")
+    check_unit(unit)
     _check_sizes(mechanism, counts, spare_delta, held)
     added = mechanism.parameter("neighbours", "add-remove") == "add-remove"
     if unit == "user-window" and composition.overlap > 1 and composition.bounded and added:

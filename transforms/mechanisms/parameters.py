@@ -12,7 +12,7 @@ from functools import cache
 from numbers import Integral, Rational, Real
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from private_topk.transforms.errors import InvalidArgument, kind_shown, verbatim
+from private_topk.transforms.errors import InvalidArgument, kind_shown, plain, verbatim
 
 Kind = Literal["number", "fraction", "whole", "text", "object"]
 
@@ -142,7 +142,7 @@ def check_parameter(name: str, value: Any, kind: Kind | None = None) -> Any:  # 
 def check_range(name: str, value: object, least: Fraction, most: Fraction, meaning: str = "") -> None:
     """Refuse what is not a fraction from least to most."""
     if not isinstance(value, Fraction) or not least <= value <= most:
-        shown = value if isinstance(value, Fraction) else kind_shown(value)
+        shown = plain(value) if isinstance(value, Fraction) else kind_shown(value)
         raise InvalidArgument(name, f"must be a number from {least} to {most}, got {shown}", meaning)
 
 

@@ -19,6 +19,7 @@ from private_topk.pipelines.budget import Account, Budget, Cost, Ledger, Request
 from private_topk.pipelines.question import Question
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.release import DRAWS
+from private_topk.transforms.testing import fixed_release
 from tests.refusals import refused
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -34,6 +35,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def request(report: str = "a", epsilon: int = 1) -> Request:
     cost = Cost(Total(epsilon).epsilon, Total(epsilon).delta)
     return Request("orders", "user-window", report, "k", "f" * 64, {"mechanism": "mine"}, Windows.of(None), cost)
+
+
+def of_a_known_key() -> Request:
+    rank = PrivateTopK(k=1, epsilon=0.5, domain=["tea"], release=fixed_release())
+    return Request.of(rank, dataset="orders", fingerprint="f" * 64)
 
 
 def example() -> tuple[list[str], str]:
@@ -111,6 +117,8 @@ def test_no_other_rows_are_free_by_a_fingerprint_that_is_no_digest(place: Path, 
     ("call", "field", "told"),
     [
         (lambda: Request.of("x", dataset="orders", fingerprint="f" * 64), "ranking", "must be a PrivateTopK, got str"),
+        (of_a_known_key, "release", "no budget covers it"),
+        (lambda: replace(request(), unit="person"), "privacy_unit", "must be one of user-window, user, got 'person'"),
         (lambda: charge("x", URL).__enter__(), "request", "must be a Request, got str: make it by Request.of(rank, "),
         (lambda: charge(URL, request()).__enter__(), "request", "must be a Request, got str"),
         (lambda: charge(request(), 5).__enter__(), "ledger", "must be a database URL such as"),

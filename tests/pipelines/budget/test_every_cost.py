@@ -265,6 +265,7 @@ class Framework(RestrictedMechanism):
     guarantee: ClassVar[Guarantee] = RestrictedGumbel.guarantee
     epsilon: float
     candidates: Cost
+    delta: float = float(D)
 
     def inner(self, k: int) -> Any:  # noqa: ANN401 - of which the cost is asked alone
         return SimpleNamespace(cost=lambda k: self.candidates)

@@ -24,10 +24,6 @@ def narrow(self: Mechanism, counts: np.ndarray, k: int, bits: RandomBits) -> np.
     return Peeling.__call__(self, shifted, k, bits)
 
 
-def backwards(self: Mechanism, counts: np.ndarray, k: int, bits: RandomBits) -> np.ndarray:
-    return Peeling.__call__(self, counts, k, bits)[::-1]
-
-
 def writes(self: Mechanism, counts: np.ndarray, k: int, bits: RandomBits) -> np.ndarray:
     counts[0] += 0
     return Peeling.__call__(self, counts, k, bits)
@@ -50,7 +46,6 @@ class Turned(Peeling):
         (broken("Ambient", select=lambda self, histogram, k, draw: np.arange(k)), "two draws gave one answer"),
         (broken("Narrow", __call__=narrow), "a negative count was given"),
         (broken("Writes", __call__=writes), "read-only"),
-        (broken("Backwards", __call__=backwards), r"the answer must be \[0, 1\], got \[1, 0\]"),
         (broken("Small", sensitivity=1), "the noise is that of counts though a user moves a sum by the cap"),
         (
             broken("Free", cost=lambda self, k: Cost(Fraction(1, 2))),

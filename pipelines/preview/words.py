@@ -101,7 +101,8 @@ def _number(estimate: Estimate) -> str:
 
 def _with_margin(value: float, low: float, high: float, digits: int, most: float = math.inf) -> str:
     """A number from 0 to the most there is, with its margin; where that reaches beyond these, the other end of its
-    interval."""
+    interval.
+    """
     said, least, unit = f"{value:,.{digits}f}", f"{0:.{digits}f}", 10**digits
     if low == high:
         return said

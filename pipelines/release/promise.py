@@ -22,8 +22,8 @@ from private_topk.transforms.stated import number
 
 _NAMED = 4
 _BY_RHO = ("zcdp", "gaussian")
-_ROUNDED_UP = Fraction("1.0001")
-"""By how much two costs may differ that are one, written down in six digits."""
+_ROUNDED = Fraction("1.0001")
+"""By what factor two costs may differ that are one, written down in six digits."""
 
 
 def promised(
@@ -69,11 +69,10 @@ def promised(
         own_windows = everything.within(first.horizon.start, first.horizon.end) or everything
     once = replace(charges[0], windows=own_windows, cost=newest.cost, windows_of_a_user=_bound(first, own_windows))
     spent, reached = _with_the_rest(unit, charges, once, _covered(first))
-    outside = everything.number - own_windows.number
-    number = outside + max(own_windows.number, declared.windows or 1)
-    stated = _restated(declared, spent, delta, number, reached, by_rho)
-    too_little = stated.epsilon > declared.epsilon * _ROUNDED_UP  # as only an edited manifest declares
-    if changed or dearer or too_little or reached > _covered(first):
+    if changed or dearer or reached > _covered(first):
+        outside = everything.number - own_windows.number
+        number = outside + max(own_windows.number, declared.windows or 1)
+        stated = _restated(declared, spent, delta, number, reached, by_rho)
         # No less than they all declared, perhaps by a looser accounting: what comes later protects nobody.
         least = min(_declared(manifest).epsilon for manifest, _ in parts)
         declared = msgspec.structs.replace(stated, epsilon=max(stated.epsilon, least))
@@ -204,15 +203,15 @@ def named(charges: Sequence[Entry], more: str) -> Iterator[str]:
 
 
 def charged_otherwise(published: Manifest, charge: Entry) -> bool:
-    """Whether a manifest states another cost of a window than a ledger has charged, by any reading of it."""
-    return not any(
+    """Whether a manifest states another cost of a window than a ledger has charged, by any reading of it, or none."""
+    return not published.private or not any(
         all(_is_one(getattr(cost, name), getattr(charge.cost, name)) for name in ("epsilon", "delta", "rho"))
         for cost in cost_of_a_window(published).readings()
     )
 
 
 def _is_one(some: Fraction, other: Fraction) -> bool:
-    return max(some, other) <= min(some, other) * _ROUNDED_UP
+    return max(some, other) <= min(some, other) * _ROUNDED
 
 
 def apart(lacking: Sequence[str], otherwise: Sequence[str], datasets: Sequence[str]) -> Iterator[str]:

@@ -294,14 +294,14 @@ class Publications(Periods):
         return sink.lying(periods.windows(number), periods.release_id(number)) or ()
 
     def _check_adopted(self, key_id: str | None) -> None:
-        """Raise InvalidArgument if the ledger lacks what is published of any period under a key, or of as many before
-        the first: an earlier horizon has another one.
+        """Raise InvalidArgument if the ledger lacks what is published under a key of any period, or of an earlier
+        horizon: of as many periods before the first.
         """
         account = self.account
         if account is None:
             return
         charged = {entry.release_id for entry in self._charges()}
-        earlier = self.schedule.horizon or 0 if self.state is None else 0
+        earlier = 0 if self.state is not None else self.schedule.horizon or 0
         for number in range(-earlier, self.schedule.ended(now())):
             made = (each for each in self._publications(number) if each.release_id(number) not in charged)
             places = [place for periods in made for place in self._places(periods, number)]

@@ -344,7 +344,7 @@ def held_by(account: Account, options: Options) -> Total:
         room = "or with more epsilon, which corrections and other reports need: it cannot be changed later"
         remedy = f"open one with `private-topk budget create {printable(flags)}`, {room}"
         if error.field == "privacy_unit":
-            remedy = f"another unit is another promise, with a name and a budget of its own: {remedy}"
+            remedy = f"another unit is another promise, with a budget beside that one, which is charged too: {remedy}"
         raise NoBudget(error.field, error.rule, literal(remedy)) from None
 
 

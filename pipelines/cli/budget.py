@@ -88,7 +88,7 @@ def _create(arguments: Namespace, others: list[str]) -> bool:
     if budget.rho:
         print(
             f"Releases fit while their epsilons add up to at most {epsilon}, or their rhos (zCDP) to at most "
-            f"{shown(budget.rho)}"
+            f"{_floored(budget.rho)}"
         )
     return True
 

@@ -317,7 +317,9 @@ def test_another_privacy_unit_in_the_middle_of_a_horizon_is_told_as_that(
         assert (
             "weekly.yaml:15: budget.privacy_unit must be user-window, as in the budget of dataset plays and its" in said
         )
-        assert ", got user: another unit is another promise, with a name and a budget of its own: open one with" in said
+        assert (
+            ", got user: another unit is another promise, with a budget beside that one, which is charged too" in said
+        )
         assert "--dataset plays --epsilon 1 --privacy-unit user`, or with more epsilon" in said
         assert len(charges(folder)) == 1
 

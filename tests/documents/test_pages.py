@@ -45,16 +45,6 @@ def weeks_of_plays(world: World, url: str) -> None:
     assert status == 0, said
 
 
-def with_a_mistake(world: World) -> None:
-    place = world.folder / "reports" / "weekly.yaml"
-    (world.folder / "right.yaml").write_text(place.read_text())
-    place.write_text(place.read_text().replace("every: week ", "every: 7 days "))
-
-
-def without_it(world: World) -> None:
-    (world.folder / "reports" / "weekly.yaml").write_text((world.folder / "right.yaml").read_text())
-
-
 LEDGER = "sqlite:///budget.db"
 
 
@@ -104,7 +94,6 @@ def reports(url: str) -> list[Held]:
             instead={LEDGER: url},
             after=the_whole_file_publishes_too,
         ),
-        Held("$ private-topk report reports/weekly.yaml --dry-run", status=2, before=with_a_mistake, after=without_it),
         Held("source:\n  time_unit: ms", "saved", name="reports/countries.yaml", after=three_countries_are_one_report),
     ]
 

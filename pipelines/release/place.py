@@ -173,7 +173,7 @@ def _owner(path: str, manifest: Manifest | None) -> str | None:
 def _id_in(path: str, ranking: bytes | None) -> str | None:
     """The release id in the rows of a ranking; None where there is none."""
     with suppress(Exception):  # every format raises its own kinds
-        return next((str(row["release_id"]) for row in format_of(path).decode(ranking or b"")), None)
+        return next((str(row["release_id"]) for row in format_of(path).decode(ranking)), None) if ranking else None
     return None
 
 

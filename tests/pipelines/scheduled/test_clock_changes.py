@@ -16,9 +16,17 @@ from private_topk.pipelines.scheduled.periods import Periods
 from private_topk.pipelines.scheduled.publish import ScheduledReport
 from private_topk.pipelines.scheduled.schedule import Schedule
 from private_topk.transforms.windows import WindowBounds
+from tests.pipelines.conftest import let_reports_be_called_on
 from tests.refusals import refused
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+@pytest.fixture(autouse=True)
+def winter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After all changes of the year."""
+    let_reports_be_called_on(datetime(2026, 11, 29, tzinfo=UTC), monkeypatch)
+
 
 CHANGES = [
     ("Europe/Berlin", "2026-03-29"),

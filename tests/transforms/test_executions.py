@@ -221,8 +221,8 @@ BY_DAY = {
     "by reference": ("sliding, some listed", "to date, groups", "overall"),
     "first window": ("unknown, bounded",),
     "windows of the input": ("hours",),
-    "stream": ("hours", "day", "weights, sliding", "overall", "unknown, bounded"),
-    "prism": ("counts", "amounts", "weights, large", "groups, unknown"),
+    "stream": ("hours", "day", "weights, sliding", "overall"),
+    "prism": ("amounts", "weights, large", "groups, unknown"),
 }
 
 

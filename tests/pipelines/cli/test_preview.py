@@ -164,9 +164,9 @@ def test_groups_by_their_sizes() -> None:
     assert "1: 30,000 users  2: 225 users  3: 20 users" in said
     assert "2 of 3 groups are worth publishing (1: 30,000 users, 2: 225 users)." in said and "In the smallest, " in said
     assert "--groups-per-user 1" in said
-    alike = like(1, 200, ",".join(["20"] * 30), 4)
+    alike = like(1, 200, ",".join(["20"] * 12), 4)
     found = json.loads(preview("--json", like=alike, **asked))
-    assert found["groups"] == 30 and found["worth_publishing"] == []
+    assert found["groups"] == 12 and found["worth_publishing"] == []
     many = preview(like=like(1, 200, "20,30000,225", 4), **{**asked, "k": "3,5"})
     assert many.startswith("Expected of the median of 3 groups: ")
     assert re.search(r"\n +k +3 +5\n +epsilon +0\.5 +0\.5\n", many), many

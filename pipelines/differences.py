@@ -76,6 +76,8 @@ def told(differing: Differences) -> str:
 def _difference(name: str, was: Any, now: Any) -> str:  # noqa: ANN401 - JSON
     if name == "groups" and None not in (was, now):
         return "another list of groups"
+    if name == "domain" and None not in (was, now):
+        return "another domain, whose order counts too"
     if name in _AS_A_WHOLE or isinstance(was, dict | list) or isinstance(now, dict | list):
         return f"{'other' if name in _SEVERAL else 'another'} {name}"
     if name == "allowed_lateness":  # in microseconds, and in seconds as it may be typed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import shutil
 import sys
@@ -144,7 +145,7 @@ def check(report: Report, launch: Launch) -> None:
 def run(
     report: Report,
     launch: Launch,
-    again: str = "run the same report again",
+    again: str = "make the same call again",
     say: Callable[[str], None] | None = None,
     show_exact_counters: bool = False,
     health_file: str | None = None,
@@ -238,11 +239,12 @@ class _Running:
     def publish(self, pipeline: beam.Pipeline, say: Callable[[str], None] | None, health_file: str | None) -> Done:
         """Run the job until all is published."""
         report, live = self._report, self._live
-        # Beam prints what a worker raises, which may hold data: errors are reported once, by whoever catches them.
+        # Beam prints and logs what a worker raises, which may hold data: whoever catches an error reports it, once.
         with (
             progress(live) if report.source.bounded else nullcontext(),
             followed(report, self._launch, live, say, health_file),
             redirect_stderr(io.StringIO()),
+            _unlogged(),
         ):
             if self._finished:  # a batch is drawn again, and fails if that comes out otherwise
                 if say is not None:
@@ -292,6 +294,17 @@ class _Running:
             with suppress(Exception):  # it may be over, or its server gone
                 self.job.cancel()
         return how_it_stands(self._report, self._again, self._before, told)
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Inside, Beam does not log what workers in this process raise, with a handler that kept the stderr of before."""
+    logger, nothing = logging.getLogger("apache_beam.runners.common"), logging.Filter("nothing is called so")
+    logger.addFilter(nothing)
+    try:
+        yield
+    finally:
+        logger.removeFilter(nothing)
 
 
 @contextmanager

@@ -7,12 +7,12 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from private_topk.transforms.errors import InvalidArgument, by_signature, did_you_mean, verbatim
+from private_topk.transforms.loading import load
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -136,7 +136,7 @@ def name_of(name: str) -> str:
 
 
 def _module(name: str) -> ModuleType:
-    return import_module(RUNNERS[name_of(name)])
+    return load(RUNNERS[name_of(name)])
 
 
 @by_signature

@@ -8,6 +8,7 @@ import re
 import runpy
 import subprocess
 import sys
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 
@@ -34,6 +35,12 @@ def test_every_name_of_the_package_is_frozen_by_the_api_page() -> None:
     rows = re.findall(r"^\| `private_topk` \| ([^|]*) \|", frozen, re.M)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     assert named | {kind.__name__ for kind in MECHANISMS.values()} == set(private_topk.__all__)
+
+
+def test_a_ranking_has_the_attributes_that_are_frozen() -> None:
+    (named,) = re.findall(r"^- the attributes of a `Ranking`.*?: (.*?)\n- ", PAGE, re.M | re.S)
+    every = {*dir(private_topk.Ranking), *(each.name for each in fields(private_topk.Ranking)), "start", "end"}
+    assert {"items", "to_rows"} < set(re.findall(r"`(\w+)(?:\(\))?`", named)) <= every
 
 
 def test_every_name_is_where_the_page_says() -> None:

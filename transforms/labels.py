@@ -165,6 +165,9 @@ def column_of(items: Iterable[Any]) -> pa.Array:
             "without one, give UnknownDomain() and a delta"
         )
         raise InvalidArgument("domain", f"must be a list of items or UnknownDomain(), got {got}", remedy) from None
+    if getattr(getattr(items, "index", None), "inferred_type", "") == "string" and {*map(type, values)} == {int}:
+        rule = "must be a list of items, got a column of numbers with a name for each, as .value_counts() makes it"
+        raise InvalidArgument("domain", rule, "give .index for the names, .tolist() for the numbers, if that is public")
     if isinstance(items, Set):  # a set has no order, and iterates differently in every process
         values.sort(key=str)
     if not {type(value) for value in values} <= {str, int}:

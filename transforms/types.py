@@ -205,7 +205,7 @@ _WANTED: dict[Meaning, str] = {
 _CONVERT = {"time": "convert it to timestamps or to ISO 8601 texts", "amount": "convert it to numbers"}
 _REMEDIES = (
     (pa.types.is_struct, "write its field as a column"),
-    (pa.types.is_nested, "write a row for each value, and the value by itself"),
+    (pa.types.is_nested, "write a row for each value, and the value by itself, as .explode(...) of a frame does"),
     (pa.types.is_fixed_size_binary, "write it as text, such as in hexadecimal digits"),
 )
 

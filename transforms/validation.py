@@ -32,16 +32,18 @@ OF_A_LEDGER = dict.fromkeys(
 )
 _ELSEWHERE = {
     **OF_A_LEDGER,
-    **dict.fromkeys(("start", "end", "from", "to", "window"), "give period=Period.of(START, END, WINDOW)"),
+    **dict.fromkeys(("start", "end", "from", "from_", "to", "window"), "give period=Period.of(START, END, WINDOW)"),
     "slide": 'it is of the period: Period.of(..., slide="1d")',
+    "to_date": "it is of the period: Period.of(..., to_date=True)",
     "time_zone": 'it is of the period: Period.of(..., time_zone="Europe/Berlin")',
     "input": "rows are the first argument: a table for `rank`, the elements before the | for `PrivateTopK`",
     "overwrite": "give it to .write(PATH, overwrite=True) of what `rank` returns",
-    **dict.fromkeys(("like", "dry_run"), "`preview(...)` tells what to expect, and spends nothing"),
+    **dict.fromkeys(("like", "dry_run", "on_noise"), "`preview(...)` tells what to expect, and spends nothing"),
     "found": "what an earlier ranking has released may be a list: domain=found.items",
     "time": "give the elements timestamps, as by beam.window.TimestampedValue",
     "show_dropped_rows": "a job counts them: Beam's counters of the namespace private_topk, for the operator",
-    "seed": "a draw is repeated by release=Release(KEY, ID)",
+    **dict.fromkeys(("seed", "random_state"), "a draw is repeated by release=Release(KEY, ID)"),
+    "counts": "noisy counts have an epsilon of their own: publish_counts=EPSILON",
     "output": "what comes back is written, as by `.write(PATH)` of what `rank` returns",
     **{
         name: literal(f'give parameters={{"{name}": ...}}, with a mechanism that has it')

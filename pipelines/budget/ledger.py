@@ -35,12 +35,13 @@ from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.differences import differences, differing, told
 from private_topk.pipelines.process import RunFailed
 from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, by_signature, literal, verbatim
+from private_topk.transforms.loading import load
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.release import DRAWS, Release, check_stays
 from private_topk.transforms.windows import Period, utc_text
 
 if TYPE_CHECKING:
-    from private_topk.pipelines.budget.tables import Connection
+    from private_topk.pipelines.budget.tables import Connection, Database
     from private_topk.transforms.spec import TopK
 
 
@@ -204,9 +205,8 @@ class Ledger:
 
     @by_signature
     def __init__(self, url: str) -> None:
-        from private_topk.pipelines.budget.tables import Database  # SQLAlchemy, which a run without a ledger needs not
-
-        self._database = Database(url)
+        tables = load("private_topk.pipelines.budget.tables")  # SQLAlchemy, which a run without a ledger needs not
+        self._database: Database = tables.Database(url)
 
     def create(self, budget: Budget) -> None:
         """Open a budget. Raises InvalidArgument if the dataset has one for that unit."""
@@ -517,7 +517,7 @@ def _check_clock(now: datetime, held: Iterable[Entry | Renewal]) -> None:
 def _other_input(asked: Entry, earlier: Entry) -> InvalidArgument:
     also = "" if asked.asks_as(earlier) else f", and with {_differing(asked, earlier)}"
     order, erased = (
-        ", also the order of its rows",
+        ", also the order of its rows and, in a frame, the types of its columns",
         ", bring lost files back from a copy and leave what is published as it is if users were erased",
     )
     order, erased = ("", "") if asked.stream else (order, erased)

@@ -111,8 +111,12 @@ class _Shown:
         return pandas.DataFrame(self.to_rows())
 
     def _repr_html_(self) -> str:
-        how = "white-space:pre;word-break:normal;overflow-x:auto;font-family:monospace"  # not as Jupyter breaks its own
-        return f'<pre style="{how}">{html.escape(str(self))}</pre>'
+        tables, _, reasons = str(self).rpartition("\n\n")
+        how = "margin:0 0 1em;font:90% monospace;overflow-x:auto;word-break:normal;white-space"  # not as Jupyter has it
+        return "".join(
+            f'<pre style="{how}:{wrap}">{html.escape(text)}</pre>'
+            for wrap, text in (("pre", tables), ("pre-wrap", reasons))
+        )
 
 
 @dataclass(frozen=True, repr=False)

@@ -235,8 +235,9 @@ def table_of(rows: Any, columns: Columns) -> pa.Table:  # noqa: ANN401 - whateve
             columns.check(role, name, column.type)
         elif (misfit := column.misfit(MEANINGS.get(role, "label"))) is not None:
             kind = kind_of_class(misfit)  # all other labels must be written as text, like truths
-            numbers = kind is not None and kind.counts
-            columns.check(role, name, pa.float64() if numbers else pa.bool_(), called=misfit.__name__)
+            like = pa.float64() if kind is not None and kind.counts else pa.bool_()
+            several = issubclass(misfit, list | tuple | set | np.ndarray)
+            columns.check(role, name, pa.list_(pa.null()) if several else like, called=misfit.__name__)
     return pa.table({name: column.texts if isinstance(column, _Texts) else column for name, column in arrays.items()})
 
 
@@ -270,8 +271,8 @@ def _of_polars(rows: pl.DataFrame | pl.LazyFrame, columns: Columns) -> dict[str,
 def _of_pandas(column: Any, is_label: bool) -> Any:  # noqa: ANN401 - a series or an index
     if hasattr(column, "sparse"):
         return _of_pandas(column.sparse.to_dense(), is_label)
-    if column.dtype == object:
-        return _Texts(column.to_numpy(), is_label)
+    if column.dtype == object or is_label and column.dtype == float and column.empty:  # as pandas types empty lists
+        return _Texts(column.to_numpy(object), is_label)
     if column.dtype.name == "category":
         words, codes = _of_pandas(column.cat.categories, is_label), column.cat.codes.to_numpy()
         places = pa.array(codes, mask=codes < 0)

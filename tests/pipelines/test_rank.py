@@ -361,7 +361,7 @@ MISTAKES: dict[str, tuple[object, dict[str, Any], str, str]] = {
         )
         for name, value, told in (
             ("dates", date(2026, 1, 5), "date: write it as text"),
-            ("tuples", ("a", "b"), "tuple: write it as text"),
+            ("tuples", ("a", "b"), "tuple: write a row for each value, and the value by itself, as .explode("),
             ("decimals", Decimal("1.5"), "Decimal: cast it to whole numbers"),
         )
     },
@@ -488,6 +488,11 @@ def test_a_key_that_cannot_be_read_is_refused_before_a_job_is_built(
     with pytest.raises(InvalidArgument, match=f"release.* {source} "), beam.Pipeline() as pipeline:
         _ = pipeline | create([{"user": "ann", "item": "a"}]) | PrivateTopK(1, Joint(1.0), ["a"], release=release)
     assert capsys.readouterr().err == ""
+
+
+def test_a_frame_of_empty_lists_is_ranked_as_an_empty_one() -> None:
+    """Of pandas its columns are of floats, and a refusal of their type would tell that there are no rows."""
+    rank(pd.DataFrame({"listener": [], "track": []}), 3, Joint(1.0), ITEMS, **NAMES)
 
 
 def test_a_refusal_is_short_and_swapped_arguments_are_told_apart() -> None:

@@ -331,7 +331,7 @@ def by_rank(url: str, **change: object) -> Answer:
     key = {"file:key": ReleaseKey.parse("file:key"), "fresh": ReleaseKey.fresh()}[asked["release_key"]]
     try:
         found = rank(
-            pl.read_csv(asked["input"], infer_schema=False),
+            pl.read_csv(asked["input"], infer_schema=asked.get("infer_schema", False)),
             asked["k"],
             asked["mechanism"],
             Path(asked["domain"]),
@@ -415,13 +415,18 @@ BETWEEN = {
     "its rows are in another order": Between(
         ("run", "report", "rank"), "refused", "also the order of its rows", turn_round
     ),
+    "its columns have other types": Between(
+        ("rank",), "refused", "and, in a frame, the types of its columns", change={"infer_schema": True}
+    ),
     "other people": Between(("run", "rank"), "refused", "for other input", lose, {"user_column": "other"}),
     "another id": Between(("run", "rank"), "refused", OVER, lose, {"release_id": "s"}),
     "another k": Between(("run", "report", "rank"), "refused", "with k 3 (now 2)", lose, {"k": 2}),
     "another mechanism": Between(
         ("run", "report", "rank"), "refused", "with mechanism joint (now", lose, {"mechanism": "peeling"}
     ),
-    "another list": Between(("run", "report", "rank"), "refused", "with another domain", lose, {"domain": "fewer.txt"}),
+    "another list": Between(
+        ("run", "report", "rank"), "refused", "another domain, whose order counts too", lose, {"domain": "fewer.txt"}
+    ),
     "other windows": Between(("run", "rank"), "refused", "with other windows", lose, {"window": "1d"}),
     "an epsilon that still fits": Between(
         ("run", "report", "rank"), "refused", "with epsilon 1 (now 0.5)", lose, {"epsilon": 0.5}

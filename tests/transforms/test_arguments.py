@@ -98,6 +98,12 @@ def test_flags_may_be_what_comparing_columns_gives() -> None:
             lambda: rank(ROWS, **ASKED, time_zone="UTC"),
             'it is of the period: Period.of(..., time_zone="Europe/Berlin")',
         ),
+        (lambda: rank(ROWS, **ASKED, to_date=True), "it is of the period: Period.of(..., to_date=True)"),
+        (lambda: rank(ROWS, **ASKED, counts=0.5), "no argument counts: noisy counts have an epsilon of their own: pub"),
+        (
+            lambda: rank(ROWS, 1, epsilon=1.0, domain=ROWS.to_pandas()["item"].value_counts()),
+            "got a column of numbers with a name for each, as .value_counts() makes it: give .index for the names",
+        ),
         (lambda: rank(ROWS, **ASKED, **{"from": "2026-01-05"}), "no argument from: give period=Period.of(START, "),
         (lambda: rank(ROWS, **ASKED, like="sample"), "no argument like: `preview(...)` tells what to expect"),
         (lambda: rank(ROWS, **ASKED, dry_run=True), "no argument dry_run: `preview(...)` tells what to expect"),

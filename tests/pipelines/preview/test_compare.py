@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from dataclasses import dataclass, replace
@@ -266,11 +267,12 @@ def test_json_holds_all_of_it() -> None:
 
 def test_a_preview_is_available_to_notebooks_and_data_frames() -> None:
     found = preview(GAPS, 3, 1.0, mechanism=["joint", "joint-set"], draws=20)
-    assert (
-        repr(found).startswith("Preview(k=3, epsilon=1, best=")
-        and '<pre style="white-space:pre;' in found._repr_html_()
-    )
+    assert repr(found).startswith("Preview(k=3, epsilon=1, best=")
     assert len(repr(found.best)) < 1000
+    shown = re.findall(r'<pre style="[^"]*;white-space:([\w-]+)">(.*?)</pre>', found._repr_html_(), re.S)
+    texts = {how: html.unescape(text) for how, text in shown}
+    assert texts["pre-wrap"].split("\n") == found.reasons(), "wide tables scroll, and the advice is never cut"
+    assert f"{texts['pre']}\n\n{texts['pre-wrap']}" == str(found)
     frame = found.to_polars()
     assert frame["mechanism"].to_list() == [outlook.name for outlook in found.outlooks]
     assert frame["recall"].to_list() == [outlook.recall.value for outlook in found.outlooks]

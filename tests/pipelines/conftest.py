@@ -18,9 +18,9 @@ def let_reports_be_called_on(day: datetime, patch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def today() -> Iterator[None]:
-    """Two months after the rows of the tests. By the clock each call of a report would look at every period since, and
-    the same test would take longer from day to day.
+    """After the rows of the tests. By the clock each call of a report would look at every period since, and the same
+    test would take longer from day to day.
     """
     with pytest.MonkeyPatch.context() as patch:
-        let_reports_be_called_on(datetime(2026, 3, 10, tzinfo=UTC), patch)
+        let_reports_be_called_on(datetime(2026, 4, 1, tzinfo=UTC), patch)
         yield

@@ -35,7 +35,7 @@ from benchmarks.processes import end_well_by_signal
 from benchmarks.results import Results
 from benchmarks.servers.flink import Cluster, job_server
 
-TOLD = ("counts were lost or doubled", "windows are published in", "nothing is published", "lost windows of it")
+TOLD = ("counts were lost or doubled", " published in", "nothing is published", "lost windows of it")
 
 
 @dataclass

@@ -138,7 +138,8 @@ def how_it_stands(report: Report, again: str, before: int | None = None, refusal
         stood = ", as before this run" if before >= out else f", {before:,} of these windows as before this run"
     if out == windows:
         return f"all is published in {uri}{stood}{go_on}"
-    return f"{out:,} of {windows:,} windows are published in {uri}{stood}, {windows - out:,} are not{go_on}"
+    are, left = ("is" if number == 1 else "are" for number in (out, windows - out))
+    return f"{out:,} of {windows:,} windows {are} published in {uri}{stood}, {windows - out:,} {left} not{go_on}"
 
 
 def _how_to_go_on(report: Report, again: str, refusal: Told | None) -> str:

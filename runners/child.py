@@ -6,6 +6,9 @@ parent is gone. It is run as a file, by the bare interpreter, and loads nothing 
 
 Linux could do so by itself (PR_SET_PDEATHSIG), but there "parent" is the thread that has started the process, which may
 end long before. Here that is used between this program and its server, in case this program itself is killed.
+
+Both are in a session of their own: Ctrl-C goes to every process of a terminal's foreground group, and a server that it
+ended first would fail whoever has started it before that can say how it stands.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ def _run(parent: int, command: Sequence[str]) -> int:
     """Run a command till it ends or the parent is gone; returns a status for the shell."""
     for number in (signal.SIGALRM, signal.SIGCHLD):  # for these only wake us up
         signal.signal(number, lambda *_: None)
+    if os.getpgrp() != os.getpid():  # otherwise there is one already
+        os.setsid()
     server = subprocess.Popen(command, preexec_fn=_killed_with_parent())
     for number in _PASSED_ON:
         signal.signal(number, lambda number, _: server.send_signal(number))

@@ -512,11 +512,20 @@ class JobManager:
 _IN_PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:\t?  .*\n)+\t?(\w[\w.]*)")
 """What a worker raised, in the error of Java that has passed it on."""
 
+_LOST = {
+    "a task manager was lost": re.compile(
+        r"task manager was lost|RecipientUnreachable|TaskManager with id \S+ (timed out|is no longer reachable)"
+    ),
+    "a Python worker was lost": re.compile(r"io\.grpc\.StatusRuntimeException"),  # it is asked over gRPC, it alone
+}
+"""What is gone, and how Flink and Beam put it, whose kind of error does not tell it."""
+
 
 def _cause(name: str, text: str) -> str:
     """The kind of an error, and the reason in it: the rest of its text may hold data."""
     kind = [name, *_IN_PYTHON.findall(text)][-1].rpartition(".")[2]
-    return ": ".join(filter(None, [kind, reason_in(text)]))
+    lost = (what for what, said in _LOST.items() if said.search(f"{name} {text}"))
+    return ": ".join(filter(None, [kind, reason_in(text) or next(lost, "")]))
 
 
 _LOOK = "look at the logs of the task managers and the Python workers"

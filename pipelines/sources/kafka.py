@@ -84,6 +84,7 @@ _SETTLED = 30.0  # within which another broker has taken over a partition
 _HEARD, _PAUSE = 1.0, 0.1  # within which a broker learns of a new topic, and between two tries
 _PATIENCE = 30.0  # for which a reader tolerates errors
 _TURN = 1.0  # of reading, after which the runner may take a checkpoint
+_STEADY = 10.0  # of answers, after which a topic is back: a client tries a lost connection again within them
 _QUIET = 0.5  # until an idle log is polled again
 _HELD = 60.0  # for which a partition may hold windows before that is told
 _WAIT = 0.2  # for messages
@@ -713,6 +714,7 @@ class GroupReader:
         self._ends: dict[int, int] = {}
         self._troubled: float | None = None
         self._away: float | None = None
+        self._answering: float | None = None
         self._held_since: dict[int, float] = {}
         self._told: set[int] = set()
 
@@ -752,6 +754,7 @@ class GroupReader:
                 self._troubled = self._troubled or time.monotonic()
                 if time.monotonic() - self._troubled > _PATIENCE:
                     raise KafkaException(message.error())
+        self._tell_if_back()
         gaps = (
             batches[part][-1].offset() + 1 - offset > len(batches[part]) for part, offset in places if part in batches
         )
@@ -763,22 +766,30 @@ class GroupReader:
         return dict(batches)
 
     def _hears(self, there: bool) -> None:
-        """Report once that the topic does not answer, and once that it does again: windows wait for it."""
-        uri = self._topic.uri
-        if not there and self._away is None:
-            self._away = time.monotonic()
+        """Note since when the topic answers, and report once that it does not: windows wait for it."""
+        if there:
+            self._answering = self._answering or time.monotonic()
+            return
+        self._answering = None
+        if self._away is None:
+            self._away, uri = time.monotonic(), self._topic.uri
             say(Line(f"{uri} does not answer: windows wait for it", event="away", input=uri))
-        elif there and self._away is not None:
-            seconds, self._away = round(time.monotonic() - self._away), None
-            say(
-                Line(
-                    f"{uri} answers again, after {seconds} s: rows that producers held back for longer than the "
-                    f"lateness of {self._clock.period.allowed_lateness.total_seconds():g} s may be late, and dropped",
-                    event="back",
-                    input=uri,
-                    seconds=seconds,
-                )
+
+    def _tell_if_back(self) -> None:
+        """Report once that the topic answers again, when it has for a while: at first it does on and off."""
+        since, uri = self._answering, self._topic.uri
+        if self._away is None or since is None or time.monotonic() - since < _STEADY:
+            return
+        seconds, self._away = round(since - self._away), None
+        say(
+            Line(
+                f"{uri} answers again, after {seconds} s: rows that producers held back for longer than the "
+                f"lateness of {self._clock.period.allowed_lateness.total_seconds():g} s may be late, and dropped",
+                event="back",
+                input=uri,
+                seconds=seconds,
             )
+        )
 
     def hears_nothing_of(self, partitions: list[int]) -> None:
         """Report once of each of these partitions that it has held windows for a minute."""

@@ -140,7 +140,7 @@ def test_a_window_that_is_lost_whole_is_told(
     with pytest.raises(RunFailed) as caught:
         run(report, prepare("direct", []), "run it again")
     some = lost < 3 and output.endswith("/")  # a file has all windows, or is none
-    out = f"2 of 3 windows are published in {sink.uri}, 1 are not" if some else "nothing is published"
+    out = f"2 of 3 windows are published in {sink.uri}, 1 is not" if some else "nothing is published"
     go_on = "To finish this same release at no cost, run it again, with the same key and input"
     assert str(caught.value) == f"{out}. {go_on}; the charge to d stays"
     assert "the runner lost windows" in str(caught.value.__cause__)

@@ -20,13 +20,14 @@ from tests.runners.servers import flink_job_server
 MARK = "A_TEST_OF_CHILDREN"
 
 STARTER = """
-import subprocess, sys, threading, time
+import signal, subprocess, sys, threading, time
 from private_topk.runners.child import ending_with_us
 
 command = ending_with_us([sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"])
 thread = threading.Thread(target=lambda: subprocess.Popen(command))
 thread.start()
 thread.join()  # what was started stays, though the thread that has done so is gone
+signal.signal(signal.SIGINT, lambda *_: print("interrupted", flush=True))
 time.sleep(600)
 """
 
@@ -47,11 +48,16 @@ def marked(mark: str) -> list[str]:
 def test_processes_started_by_a_thread_end_with_the_parent_process(tmp_path: Path) -> None:
     mark = str(tmp_path)
     words, environment = [sys.executable, "-c", STARTER], {**os.environ, MARK: mark}
-    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE) as starter:
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, start_new_session=True) as starter:
         assert starter.stdout is not None and starter.stdout.readline() == b"up\n"
         time.sleep(1.5)
         assert len(marked(mark)) == 3
+        os.killpg(starter.pid, signal.SIGINT)  # as a terminal's Ctrl-C, which is for the parent to answer
+        assert starter.stdout.readline() == b"interrupted\n"
+        time.sleep(1)
+        there = len(marked(mark))
         starter.kill()
+    assert there == 3
     wait_until(lambda: not marked(mark), 20)
 
 
@@ -170,7 +176,7 @@ def test_a_second_interrupt_while_a_server_stops_ends_the_command(
     time.sleep(3)  # the server answers, and its job runs: before that an interrupt ends the command in another place
     try:
         for _ in range(3):
-            launcher.send_signal(signal.SIGINT)
+            os.killpg(launcher.pid, signal.SIGINT)
             time.sleep(0.3)
         assert launcher.wait(30) in (130, -signal.SIGINT)
     finally:

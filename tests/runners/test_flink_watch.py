@@ -271,6 +271,23 @@ def test_the_cause_is_said_however_many_failures_there_were(manager: StubJobMana
     assert len(said) == 19
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("RemoteTransportException", "This might indicate that the remote task manager was lost.", "a task manager"),
+        ("RemoteTransportException", "Error at remote task manager 'private'.", ""),
+        ("RecipientUnreachableException", "Could not send message [private].", "a task manager"),
+        ("TimeoutException", "Heartbeat of TaskManager with id private:1 timed out.", "a task manager"),
+        ("AsynchronousException", "x\nCaused by: v.io.grpc.StatusRuntimeException: CANCELLED: y", "a Python worker"),
+        ("AsynchronousException", "Caught exception while processing timer.", ""),
+    ],
+)
+def test_a_restart_says_what_was_lost(manager: StubJobManager, address: str, name: str, text: str, said: str) -> None:
+    manager.failures, manager.trace = [name], f"org.{name}: {text}\n\tat x\n"
+    ((_, cause, refusal),) = JobManager(address).failures("j")
+    assert (cause, refusal) == (f"{name}: {said} was lost" if said else name, None)
+
+
 @pytest.mark.parametrize("further", [False, True])
 def test_a_job_that_fails_again_and_again_and_comes_no_further_is_ended(
     manager: StubJobManager, address: str, further: bool

@@ -344,15 +344,15 @@ def test_only_published_windows_of_the_release_are_counted(folder: Path) -> None
     put(0, ranking=False)
     assert told().startswith("nothing is published.")
     put(0)
-    assert told().startswith(f"1 of 2 windows are published in {out}, 1 are not. To finish")
-    assert told(before=1).startswith(f"1 of 2 windows are published in {out}, as before this run, 1 are not.")
+    assert told().startswith(f"1 of 2 windows is published in {out}, 1 is not. To finish")
+    assert told(before=1).startswith(f"1 of 2 windows is published in {out}, as before this run, 1 is not.")
     for facts, said in (
         ({"release_id": "another"}, "exists and is kept"),
         ({"key_id": "another"}, "was published under another release key"),
         ({"k": 3}, "is of r with k 3 (now 2)"),
     ):
         put(1, **facts)
-        assert told().startswith(f"1 of 2 windows are published in {out}, 1 are not. This release cannot be finished: ")
+        assert told().startswith(f"1 of 2 windows is published in {out}, 1 is not. This release cannot be finished: ")
         assert said in told() and "run it again" not in told()
     put(1)
     assert told().startswith(f"all is published in {out}.")

@@ -259,7 +259,7 @@ class Ledger:
                 except InvalidArgument as error:
                     if not before:
                         raise
-                    on_top = f"{request.release_id} was asked on top of {', '.join(before)}"  # whose costs its sums hold
+                    on_top = f"{request.release_id} was asked on top of {', '.join(before)}"  # its sums hold their cost
                     rule = f"{error.rule}; {verbatim(on_top)}, for which nothing was charged either"
                     raise type(error)(error.field, rule, error.remedy, error.final) from None
                 if not isinstance(found, ChargeReceipt):

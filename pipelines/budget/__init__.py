@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from private_topk.pipelines.budget.accounting import Budget, Entry
 from private_topk.pipelines.budget.composition import Total
-from private_topk.pipelines.budget.ledger import Account, ChargeReceipt, Ledger, Request, charge
+from private_topk.pipelines.budget.ledger import Account, ChargeReceipt, Ledger, Request, charge, charge_all
 from private_topk.pipelines.budget.sharing import Composition, Privacy, Shared, share_out
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.transforms.mechanisms.cost import Cost
@@ -26,5 +26,6 @@ __all__ = [
     "Total",
     "Windows",
     "charge",
+    "charge_all",
     "share_out",
 ]

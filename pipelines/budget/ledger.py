@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -239,13 +239,35 @@ class Ledger:
             InvalidArgument: the budget does not suffice (with the arithmetic), there is none of the request's unit, the
                 id was used for other input, or the rows are read otherwise than by the dataset's first charge.
         """
+        [receipt] = self.charge_all([request])
+        return receipt
+
+    def charge_all(self, requests: Sequence[Request]) -> list[ChargeReceipt]:
+        """Charge several releases, each on top of those before it, or none of them if one is refused.
+
+        Raises InvalidArgument as `charge`, and if two have the same id.
+        """
+        receipts: list[ChargeReceipt] = []
         with self._database.locked() as connection:
-            found = _settled(connection, request)
-            if isinstance(found, ChargeReceipt):
-                return found
-            (entry, used), now = found, _stamp(connection.now())
-            connection.add(replace(entry, charged=now))
-            return ChargeReceipt(entry.id, None, now, used)
+            for number, request in enumerate(requests):
+                before = [each.release_id for each in requests[:number]]
+                if request.release_id in before:
+                    rule = f"{verbatim(request.release_id)} is that of two requests"
+                    raise InvalidArgument("release_id", rule, "give each of them its own")
+                try:
+                    found = _settled(connection, request)
+                except InvalidArgument as error:
+                    if not before:
+                        raise
+                    on_top = f"{request.release_id} was asked on top of {', '.join(before)}"  # its sums hold their cost
+                    rule = f"{error.rule}; {verbatim(on_top)}, for which nothing was charged either"
+                    raise type(error)(error.field, rule, error.remedy, error.final) from None
+                if not isinstance(found, ChargeReceipt):
+                    (entry, used), now = found, _stamp(connection.now())
+                    connection.add(replace(entry, charged=now))
+                    found = ChargeReceipt(entry.id, None, now, used)
+                receipts.append(found)
+        return receipts
 
     def quote(self, request: Request) -> ChargeReceipt | Fraction | None:
         """What a charge would come to: the receipt of an earlier one that it repeats, at no cost; or the
@@ -382,31 +404,63 @@ def charge(
 
     Cost: two transactions of some milliseconds each.
     """
-    if not hasattr(request, "parameters"):
-        remedy = "make it by Request.of(rank, dataset=..., fingerprint=...)"
-        raise InvalidArgument("request", f"must be a Request, got {type(request).__name__}", remedy)
-    books = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
-    receipt = books.charge(request)
-    check(receipt)
-    tell(_let_through(request, receipt))
-    try:
+    with charge_all([request], ledger, tell, resume, check) as [receipt]:
         yield receipt
+
+
+@by_signature
+@contextmanager
+def charge_all(
+    requests: Iterable[Request],
+    ledger: Ledger | str,
+    tell: Callable[[str], None] = tell_operator,
+    resume: str = _RESUME,
+    check: Callable[[ChargeReceipt], None] = lambda _: None,
+) -> Iterator[list[ChargeReceipt]]:
+    """Charge the releases that one block makes, all or none: a block that is refused by one has charged no other.
+
+    Args:
+        requests: what `charge` takes one of. Each is charged on top of those before it; a repeat costs nothing.
+        ledger, tell, resume, check: as of `charge`.
+
+    Yields:
+        The receipts, in the order of the requests. All are noted as the block has ended.
+
+    Raises:
+        InvalidArgument, RunFailed: as of `charge`; and if there is no request, or two have the same id.
+    """
+    asked = list(requests) if isinstance(requests, Iterable) else [requests]
+    for request in asked:
+        if not hasattr(request, "parameters"):
+            remedy = "make it by Request.of(rank, dataset=..., fingerprint=...)"
+            raise InvalidArgument("request", f"must be a Request, got {type(request).__name__}", remedy)
+    if not asked:
+        raise InvalidArgument("requests", "must have one at least: of none, nothing is charged")
+    books = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+    receipts = books.charge_all(asked)
+    for receipt in receipts:
+        check(receipt)
+    for request, receipt in zip(asked, receipts, strict=True):
+        tell(_let_through(request, receipt))
+    try:
+        yield receipts
     except BaseException:  # an interrupt too: an answer may be out
-        _note(books, receipt, "failed", tell)
+        _note(books, receipts, "failed", tell)
         if resume:
             tell(resume)
         raise
-    _note(books, receipt, "released", tell)
+    _note(books, receipts, "released", tell)
 
 
-def _note(books: Ledger, receipt: ChargeReceipt, outcome: str, tell: Callable[[str], None]) -> None:
-    try:
-        books.finish(receipt.entry, outcome)
-    except (InvalidArgument, RunFailed) as error:  # how the block ended stands; only its note is missing
-        refused = isinstance(error, InvalidArgument)
-        stays = "could not be noted, and it stays as started" if refused else "may not have been noted"
-        again = "the same again costs nothing, and notes it"
-        tell(f"that it was {outcome} {stays}: {error.__cause__ or error}; {again}")
+def _note(books: Ledger, receipts: list[ChargeReceipt], outcome: str, tell: Callable[[str], None]) -> None:
+    for receipt in receipts:
+        try:
+            books.finish(receipt.entry, outcome)
+        except (InvalidArgument, RunFailed) as error:  # how the block ended stands; only its note is missing
+            refused = isinstance(error, InvalidArgument)
+            stays = "could not be noted, and it stays as started" if refused else "may not have been noted"
+            again = "the same again costs nothing, and notes it"
+            tell(f"that it was {outcome} {stays}: {error.__cause__ or error}; {again}")
 
 
 def _let_through(request: Request, receipt: ChargeReceipt) -> str:

@@ -78,6 +78,12 @@ def orders(world: World) -> None:
     (world.folder / "examples").symlink_to(ROOT / "examples")
 
 
+def orders_with_a_budget(world: World) -> None:
+    orders(world)
+    created = Command("private-topk budget create --ledger sqlite:///budget.db --dataset orders --epsilon 1.5")
+    assert world.type([created])[0][0] == 0
+
+
 def one_drink_is_ranked(world: World) -> None:
     (row,) = map(json.loads, (world.folder / "top-00000-of-00001").read_text().splitlines())
     assert row["window"] == "all" and row["rank"] == 1 and row["item"] in ("tea", "cake", "scone")
@@ -94,6 +100,7 @@ def answered(world: World) -> None:
 
 BEAM = [
     Held("from typing import NamedTuple", "python", says=r"'prices': \[4.5, 4.5\](.|\n)*{'not_in_domain': '1'}"),
+    Held("import hmac", "python", before=orders_with_a_budget, says="charged sweets/2026 to dataset orders; 100.0% of"),
     Held("pipeline:", "saved", name="drinks.yaml"),
     Held("$ python -m apache_beam.yaml.main", after=one_drink_is_ranked),
 ]

@@ -142,7 +142,12 @@ def noise_grows_with_the_cap(mechanism: Mechanism) -> None:
 
 def is_its_parameters(mechanism: Mechanism) -> None:
     """A mechanism pickles, is determined by its fields, and refuses an invalid epsilon."""
-    assert pickle.loads(pickle.dumps(mechanism)) == mechanism
+    try:
+        again = pickle.loads(pickle.dumps(mechanism))
+    except (pickle.PicklingError, AttributeError) as error:
+        kind = type(mechanism).__qualname__
+        raise AssertionError(f"{kind} must be importable from a module, here and on the workers: {error}") from None
+    assert again == mechanism
     assert type(mechanism)(**_fields(mechanism)) == mechanism
     for epsilon in (0, -1, math.nan, math.inf, "1"):
         with _raises(ValueError, "epsilon must be a positive finite number"):

@@ -79,7 +79,8 @@ def answer(url: str, pipe: Connection) -> None:
                 ledger.create(budget("1", unit=order.partition(" ")[2] or "user-window"))
                 pipe.send("created")
             else:
-                pipe.send("repeat" if ledger.charge(request(order)).outcome else "charged")
+                receipts = ledger.charge_all([request(each) for each in order.split(", ")])
+                pipe.send("repeat" if receipts[0].outcome else "charged")
         except InvalidArgument as error:
             expected = any(words in str(error) for words in ("not suffice", "already"))
             pipe.send("refused" if expected else str(error))

@@ -84,7 +84,7 @@ def test_a_charge_that_cannot_be_looked_up_is_no_refusal(
 
 WRITES: list[tuple[str, Callable[[Ledger], object]]] = [
     ("insert into private_topk_budgets", lambda ledger: ledger.create(budget("2", unit="user"))),
-    (CHARGE, lambda ledger: ledger.charge(request("b"))),
+    (CHARGE, lambda ledger: ledger.charge_all([request("b"), request("c")])),
     ("insert into private_topk_renewals", lambda ledger: ledger.renew("plays", "user-window", timedelta(days=1))),
     ("update private_topk_charges", lambda ledger: ledger.finish(1, "released")),
 ]

@@ -15,7 +15,7 @@ import pytest
 
 from private_topk import Groups, Period, PrivateTopK, Release, ReleaseKey
 from private_topk.pipelines import cli
-from private_topk.pipelines.budget import Account, Budget, Cost, Ledger, Request, Total, Windows, charge
+from private_topk.pipelines.budget import Account, Budget, Cost, Ledger, Request, Total, Windows, charge, charge_all
 from private_topk.pipelines.question import Question
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.release import DRAWS
@@ -121,6 +121,8 @@ def test_no_other_rows_are_free_by_a_fingerprint_that_is_no_digest(place: Path, 
         (lambda: replace(request(), unit="person"), "privacy_unit", "must be one of user-window, user, got 'person'"),
         (lambda: charge("x", URL).__enter__(), "request", "must be a Request, got str: make it by Request.of(rank, "),
         (lambda: charge(URL, request()).__enter__(), "request", "must be a Request, got str"),
+        (lambda: charge_all(5, URL).__enter__(), "request", "must be a Request, got int"),
+        (lambda: charge_all([], URL).__enter__(), "requests", "must have one at least"),
         (lambda: charge(request(), 5).__enter__(), "ledger", "must be a database URL such as"),
         (lambda: charge(request()), "ledger", "must be given: charge needs request, ledger"),
     ],
@@ -143,6 +145,22 @@ def test_a_block_that_fails_leaves_its_charge_and_says_how_to_resume(place: Path
     with charge(request(), URL, said.append) as receipt:
         assert receipt.outcome == "failed"
     assert [entry.outcome for entry in ledger.read().charges] == ["released"]
+
+
+@pytest.mark.parametrize(("fails", "outcome"), [(False, "released"), (True, "failed")])
+def test_a_block_of_several_is_paid_for_and_ends_as_one(place: Path, fails: bool, outcome: str) -> None:
+    Ledger(URL).create(Budget.of("orders", 2))
+    said: list[str] = []
+    with refused("", "does not suffice"), charge_all(map(request, "abc"), URL, said.append):
+        said.append("the block runs")
+    assert said == [] and Ledger(URL).read().charges == []
+    with pytest.raises(ZeroDivisionError) if fails else contextlib.nullcontext():
+        with charge_all(map(request, "ab"), URL, said.append) as receipts:
+            assert [receipt.used for receipt in receipts] == [0.5, 1]
+            if fails:
+                raise ZeroDivisionError
+    assert [line[:9] for line in said] == ["charged a", "charged b", "the charg"][: 2 + fails]
+    assert [entry.outcome for entry in Ledger(URL).read().charges] == [outcome] * 2
 
 
 @pytest.mark.parametrize("fails", [False, True])

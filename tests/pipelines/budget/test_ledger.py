@@ -61,6 +61,25 @@ def test_a_charge_reads_back_as_it_was_made(url: str) -> None:
     assert before <= charged + DAY <= ended <= datetime.now(UTC) and entry.outcome == "released"
 
 
+def test_several_are_charged_together_or_not_at_all(url: str) -> None:
+    ledger = Ledger(url)
+    ledger.create(budget("1"))
+    first, second, third = (request(report, 0.375) for report in "abc")
+    on_top = "c was asked on top of a, b, for which nothing was charged either"
+    with refused("", "0.75 spent + 0.375 asked = 1.125, over 1", on_top):
+        ledger.charge_all([first, second, third])
+    for same in (first, request("a", 0.25), request("a", key_id="k2")):
+        with refused("release_id", "a is that of two requests"):
+            ledger.charge_all([first, second, same])
+    assert ledger.read().charges == []
+    ledger.finish(ledger.charge(second).entry, "released")
+    receipts = ledger.charge_all([first, second])
+    assert [(each.entry, each.outcome, each.used) for each in receipts] == [(2, None, 0.75), (1, "released", None)]
+    with refused("release_id", "b was used on", "for other input", "b was asked on top of d"):
+        ledger.charge_all([request("d"), request("b", fingerprint="f2" * 32)])
+    assert [entry.release_id for entry in ledger.read().charges] == ["b", "a"]
+
+
 def test_a_repeat_costs_nothing_and_another_question_is_refused(url: str) -> None:
     ledger = Ledger(url)
     ledger.create(budget("1"))
@@ -228,7 +247,8 @@ def test_ten_processes_at_once(url: str) -> None:
     try:
         assert workers.do(["create"] * 10) == ["created"] + ["refused"] * 9
         assert workers.do(["same"] * 10) == ["charged"] + ["repeat"] * 9
-        assert workers.do([f"report {n}" for n in range(10)]) == ["charged"] * 3 + ["refused"] * 7
+        assert workers.do([f"one of {n}, other of {n}" for n in range(10)]) == ["charged"] + ["refused"] * 9
+        assert workers.do([f"report {n}" for n in range(10)]) == ["charged"] + ["refused"] * 9
         assert workers.do([f"late {n}" for n in range(10)]) == ["refused"] * 10
     finally:
         workers.stop()

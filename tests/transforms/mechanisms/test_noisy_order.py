@@ -65,7 +65,7 @@ class ItemByItem(Contract):
     @pytest.mark.nightly
     def test_the_order_follows_its_law(self) -> None:
         first = self.mechanisms[0]
-        check_law(first, partial(self.law, first), COUNTS, self.drawn, smallest_error=0.08)
+        check_law(first, partial(self.law, first), [COUNTS], self.drawn, smallest_error=0.08)
 
     def test_the_order_meets_its_stated_cost_on_all_neighbours(self, mechanism: Mechanism) -> None:
         """Epsilon or delta, the bounded range and rho, as `cost` states them."""
@@ -269,7 +269,7 @@ class TestGamma(ItemByItem):
     def test_different_counts_of_one_block_follow_the_law(self) -> None:
         """Cuts lie 3 and more below the second count at this epsilon: 3 and 1 are read as one block."""
         mechanism = Gamma(0.05)
-        check_law(mechanism, partial(self.law, mechanism), (9, 4, 3, 1, 0), [2], smallest_error=0.09)
+        check_law(mechanism, partial(self.law, mechanism), [(9, 4, 3, 1, 0)], [2], smallest_error=0.09)
 
     def test_a_swap_is_drawn_as_half_the_budget_without(self) -> None:
         for number in range(20):

@@ -17,6 +17,7 @@ MODULE = (EXAMPLES / "winner_first.py").read_text()
     ("right", "wrong", "said"),
     [
         ("step / winner", "1 / (2 * winner)", "chi-square"),
+        ("step / other", "step / (winner if counts[0] - counts[-1] > 10 else other)", "chi-square"),
         ("lane=1", "lane=0", "lane must be another for every noise"),
         ("rho=first.rho + ", "rho=", "exceeds"),
         ("np.delete(np.arange(len(counts)), chosen)", "np.arange(len(counts))", "must answer with"),

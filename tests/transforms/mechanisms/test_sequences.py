@@ -51,7 +51,7 @@ class TestJoint(Contract):
     ids=repr,
 )
 def test_joint_follows_its_law(mechanism: Joint, counts: tuple[int, ...], k: int) -> None:
-    check_law(mechanism, partial(joint_law, mechanism), counts, [k], smallest_error=0.1)
+    check_law(mechanism, partial(joint_law, mechanism), [counts], [k], smallest_error=0.1)
 
 
 @pytest.mark.parametrize("noise", ["gumbel", "exponential"])
@@ -120,7 +120,7 @@ class TestFastJoint(Contract):
     ],
 )
 def test_fast_joint_follows_its_law(mechanism: FastJoint, counts: tuple[int, ...], k: int) -> None:
-    check_law(mechanism, partial(fast_joint_law, mechanism), counts, [k], smallest_error=0.1)
+    check_law(mechanism, partial(fast_joint_law, mechanism), [counts], [k], smallest_error=0.1)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 8.0])

@@ -55,7 +55,7 @@ class SetContract(Contract):
     @pytest.mark.nightly
     def test_drawn_sets_follow_the_law(self) -> None:
         mechanism, counts, k = self.small
-        check_law(mechanism, partial(self.law, mechanism), counts, [1, k], smallest_error=0.1)
+        check_law(mechanism, partial(self.law, mechanism), [counts], [1, k], smallest_error=0.1)
 
     def frequencies_by(self, mechanism: Mechanism, counts: tuple[int, ...], k: int, described: Callable) -> None:
         """Of a larger domain, where too many sets are there for a cell each."""

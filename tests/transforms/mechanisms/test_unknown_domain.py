@@ -147,7 +147,7 @@ class UnknownContract(Contract):
     @pytest.mark.nightly
     def test_draws_follow_the_law(self) -> None:
         for mechanism, counts, k in self.followed:
-            check_law(mechanism, partial(self.law, mechanism), counts, [k], smallest_error=0.07)
+            check_law(mechanism, partial(self.law, mechanism), [counts], [k], smallest_error=0.07)
 
     def test_looks_at_the_top_kbar_and_one_only(self, mechanism: UnknownDomainMechanism) -> None:
         counts = np.array([7, 900, 40, 40, 3, 900, 41] * 60)

@@ -53,6 +53,10 @@ class Turned(Peeling):
         ),
         (broken("Uncosted", cost=lambda self, k: self.epsilon), r"cost\(1\) must return a Cost, got a float"),
         (broken("Namesake", about=Peeling.about), "Namesake must have a name of its own: peeling is a built-in one's"),
+        (
+            broken("Nowhere", __qualname__="f.<locals>.Nowhere"),
+            "Nowhere must be importable from a module, here and on the workers",
+        ),
         (Turned(1.0), "any other order may tell the ranks"),
         (Turned, r"mechanism must be made, such as Turned\(epsilon=1.0\), got the class itself"),
     ],

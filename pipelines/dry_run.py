@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from private_topk.pipelines.budget.ahead import told_ahead
+from private_topk.pipelines.budget.statement import of_periods, statement
 from private_topk.pipelines.progress import HAVE_CLOSED
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.manifest import Manifest, PrivacyFacts, Window, series_difference
@@ -158,7 +159,9 @@ def _ledger(report: Report) -> Iterator[Fact]:
             for each in account.books.read(account.dataset).charges
             if each.release_id in corrected and each.fingerprint == request.fingerprint
         ]
-        yield "ledger", f"dataset {account.dataset}: this run {fits(quote, report.question)}{''.join(alike[-1:])}"
+        cheaper = [f"; {less}" for less in (report.cheaper(request),) if less]
+        told = f"{fits(account, quote, report.question)}{''.join([*cheaper, *alike[-1:]])}"
+        yield "ledger", f"dataset {account.dataset}: this run {told}"
         yield from reports(account, request, request.release_id)
         return
     check_repeat(report, quote.outcome)
@@ -172,7 +175,12 @@ def reports(account: Account, request: Request, own: str) -> Iterator[Fact]:
         yield "reports", "; ".join(told)
 
 
-def fits(used: object, question: Question) -> str:
-    """That a charge fits, and what of the budget of its unit is used then, where that can be said."""
+def fits(account: Account, used: object, question: Question) -> str:
+    """That a charge fits, and what of the budget of its unit is used then, where that can be said; and if the budget
+    was renewed, what a user of all its periods has.
+    """
     unit = question.privacy_unit
-    return f"fits; {float(used):.1%} of the {unit} budget would be used" if isinstance(used, Fraction) else "fits"
+    found = statement(account.budget(unit), account.books.read(account.dataset))
+    told = f"fits; {float(used):.1%} of the {unit} budget would be used" if isinstance(used, Fraction) else "fits"
+    renewed = f", in its period {found['period']['number']}: {of_periods(found)}"
+    return f"{told}{renewed}" if found["period"]["days"] is not None else told

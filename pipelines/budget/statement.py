@@ -118,7 +118,8 @@ def sentence(budget: Budget, books: Books) -> str:
     )
     return (
         f"The ledger's budget of dataset {budget.dataset} is {in_numbers(found['total'])} for {UNITS[budget.unit]} "
-        f"(neighbours: {budget.neighbours}). So far{period} {charges} spent{where} {in_numbers(found['spent'])}, "
+        f"(neighbours: {budget.neighbours}): what it lets through promises no more, all together. "
+        f"So far{period} {charges} spent{where} {in_numbers(found['spent'])}, "
         f"{how}{of_all}{all_periods}."
     )
 

@@ -211,7 +211,7 @@ class ScheduledReport(Publications):
                 yield "ledger", f"{told}, and none is left"
                 return
             request = report.request(_ANY)
-            yield "ledger", f"{told}; the next one {fits(account.books.quote(request), report.question)}"
+            yield "ledger", f"{told}; the next one {fits(account, account.books.quote(request), report.question)}"
             yield from reports(account, request, self.name)
             yield from (fact[:2] for fact in self._future_charges(report, None))
             yield from self._before_this_horizon(manifest_of(report.question))

@@ -124,6 +124,22 @@ def not_counted(report: PublishedReport) -> list[str]:
     return sentences + what_is_lost(report)
 
 
+def not_shown(report: PublishedReport) -> Iterator[str]:
+    """That a folder lacks earlier periods of its horizon, and which dataset was charged, if its manifests say one."""
+    manifest = report.manifest
+    datasets = dict.fromkeys(each.dataset for each in (report.parts or [manifest]) if each and each.dataset)
+    if manifest is None or manifest.horizon is None or not datasets:
+        return
+    until = manifest.horizon.start
+    for start, end in sorted(manifest.bounds()):
+        if start is not None and end is not None and start > until:
+            lacking = when(until, start, report.zone)
+            told = f"The horizon has periods from {lacking} that are not shown here, though the manifests say that"
+            yield f"{told} dataset {', '.join(datasets)} was charged: `--ledger` counts what they have cost."
+            return
+        until = max(until, end or until)
+
+
 def what_is_lost(report: PublishedReport) -> list[str]:
     """Which manifests have no ranking beside them, and which rankings no manifest."""
     unknown = "its cost may be missing from these numbers"

@@ -26,6 +26,7 @@ __all__ = ["folder"]
 FIRST, SECOND = ("--window-end", "2026-01-12"), ("--window-end", "2026-01-19")
 RANKING = "out/weekly-2026-01-05.csv"
 MANIFEST = "out/weekly-2026-01-05.manifest.json"
+LAST = "out/weekly-2026-01-19.csv"
 SECOND_YEAR = "horizon: 2\n  every: week\n  first: 2026-01-12"
 CHANGES = {
     "k": ("k: 3", "k: 4", "k 3 (now 4)"),
@@ -320,6 +321,33 @@ def test_whoever_charges_the_budget_of_a_report_is_told_what_that_still_needs(
     (folder / "other.yaml").write_text(other.replace("out/", "others/"))
     left = f"{left.replace('remain', 'remain after this')}18.8% is left for them, so 3 of"
     assert f"\nreports  {left}" in said(f"report {folder}/other.yaml --dry-run")
+
+
+def test_a_folder_that_lacks_charged_periods_says_so_where_no_ledger_is_asked(folder: Path) -> None:
+    """Not of a single file, nor of one in which nothing before is missing; and with the ledger they count."""
+    url = f"sqlite:///{folder}/budget.db"
+    words = f"budget create --ledger {url} --dataset heard --epsilon 2 --privacy-unit user"
+    text = CHARGED.replace("epsilon: 1", "epsilon: 2\n  privacy_unit: user").replace("plays", "heard")
+    (folder / "weekly.yaml").write_text(text)
+    assert main(words.split()) == 0 and report(folder, "--backfill", "--until", "2026-01-26") == 0
+
+    def said(*more: str) -> list[str]:
+        found = [command("show", place, *more) for place in (str(folder / "out"), str(folder / LAST))]
+        assert all(each.status == 0 for each in found), found
+        return [" ".join(f"{each.out} {each.err}".split()) for each in found]
+
+    told = "horizon has periods from 2026-01-{} 00:00 to 2026-01-{} 00:00 UTC that are not shown here, though the "
+    told += "manifests say that dataset heard was charged: `--ledger` counts what they have cost."
+    assert "not shown here, though" not in "".join(said())
+    for start, end in ((12, 19), ("05", 19)):
+        for file in (folder / "out").glob(f"weekly-2026-01-{start}.*"):
+            file.unlink()
+        for form in ((), ("--json",), ("--sign-off",), ("--registry",)):
+            whole, single = said(*form)
+            assert told.format(start, end) in whole and "though" not in single, (form, whole)
+        assert "though" not in said("--ledger", url)[0]
+        [lost] = json.loads(command("show", str(folder / "out"), "--json").out)["lost"]
+        assert told.format(start, end) in lost
 
 
 def test_periods_that_another_dataset_was_charged_for_do_not_remain(

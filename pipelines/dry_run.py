@@ -171,7 +171,8 @@ def _ledger(report: Report) -> Iterator[Fact]:
 
 def reports(account: Account, request: Request, own: str) -> Iterator[Fact]:
     """What other reports than that of a release still need of the account's dataset, after a charge."""
-    if told := told_ahead(account.books.after(request), own):
+    books = account.books.after(request)
+    if told := told_ahead(books.budgets, books, own, " after this"):
         yield "reports", "; ".join(told)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -51,7 +51,7 @@ def ahead_of(budget: Budget, books: Books, left: int, horizon: int, readings: Se
     return Ahead(left, horizon, fitting, used(left) - used(0), max(1 - used(0), Fraction(0)))
 
 
-def reports_ahead(budget: Budget, books: Books, but: str = "") -> Iterator[tuple[str, Ahead]]:
+def reports_ahead(budget: Budget, books: Books) -> Iterator[tuple[str, Ahead]]:
     """Each report that has charged the dataset and has periods left, by its name: as its newest charge asks, and each
     as if the others asked for no more. Only the budget of whole users is shared by periods.
 
@@ -60,7 +60,7 @@ def reports_ahead(budget: Budget, books: Books, but: str = "") -> Iterator[tuple
     reports: dict[str, list[Entry]] = {}
     for entry in books.charges:
         name, slash, _ = entry.release_id.partition("/")
-        if slash and entry.dataset == budget.dataset and name != but and budget.unit == "user":
+        if slash and entry.dataset == budget.dataset and budget.unit == "user":
             reports.setdefault(name, []).append(entry)
     for name, charged in reports.items():
         horizon, cost = next(filter(None, map(_horizon, reversed(charged))), (0, Cost.sum([])))
@@ -76,8 +76,12 @@ def _horizon(entry: Entry) -> tuple[int, Cost] | None:
     return None
 
 
-def told_ahead(books: Books, release_id: str) -> list[str]:
-    """What the reports of a dataset still need after a release is charged, in sentences, but that of the release."""
-    own = release_id.partition("/")[0]
-    found = [each for budget in books.budgets for each in reports_ahead(budget, books, own)]
-    return [ahead.in_words(f" of report {name} remain after this") for name, ahead in found]
+def told_ahead(budgets: Iterable[Budget], books: Books, own: str = "", after: str = "") -> list[str]:
+    """What the reports of some budgets still need, in sentences, but that of the release `own`."""
+    found = [each for budget in budgets for each in reports_ahead(budget, books)]
+    alone = ", if the others take nothing" if len(found) > 1 else ""
+    return [
+        f"{ahead.in_words(f' of report {name} remain{after}')}{alone}"
+        for name, ahead in found
+        if name != own.partition("/")[0]
+    ]

@@ -248,7 +248,8 @@ class Ledger:
                 return found
             (entry, used), now = found, _stamp(connection.now())
             connection.add(replace(entry, charged=now))
-            ahead = told_ahead(connection.books(entry.dataset), entry.release_id)
+            books = connection.books(entry.dataset)
+            ahead = told_ahead(books.budgets, books, entry.release_id, " after this")
             return ChargeReceipt(entry.id, None, now, used, ahead)
 
     def quote(self, request: Request) -> ChargeReceipt | Fraction | None:

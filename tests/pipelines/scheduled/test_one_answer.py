@@ -321,6 +321,8 @@ def test_whoever_charges_the_budget_of_a_report_is_told_what_that_still_needs(
     (folder / "other.yaml").write_text(other.replace("out/", "others/"))
     left = f"{left.replace('remain', 'remain after this')}18.8% is left for them, so 3 of"
     assert f"\nreports  {left}" in said(f"report {folder}/other.yaml --dry-run")
+    told = said(f"report {folder}/other.yaml --window-end 2026-01-12 --dry-run")
+    assert f"{left} them fit and 15 will be refused, if the others take nothing\n" in told
 
 
 def test_a_folder_that_lacks_charged_periods_says_so_where_no_ledger_is_asked(folder: Path) -> None:

@@ -125,17 +125,17 @@ def not_counted(report: PublishedReport) -> list[str]:
 
 
 def not_shown(report: PublishedReport) -> Iterator[str]:
-    """That a folder lacks earlier periods of its horizon, and which dataset was charged, if its manifests say one."""
+    """That a folder lacks earlier periods of its horizon, and which dataset may have been charged for them."""
     manifest = report.manifest
-    datasets = dict.fromkeys(each.dataset for each in (report.parts or [manifest]) if each and each.dataset)
-    if manifest is None or manifest.horizon is None or not datasets:
+    if manifest is None or manifest.horizon is None:
         return
+    datasets = dict.fromkeys(filter(None, (each.dataset for each in report.parts or [manifest])))
     until = manifest.horizon.start
     for start, end in sorted(manifest.bounds()):
-        if start is not None and end is not None and start > until:
+        if datasets and start is not None and start > until:
             lacking = when(until, start, report.zone)
-            told = f"The horizon has periods from {lacking} that are not shown here, though the manifests say that"
-            yield f"{told} dataset {', '.join(datasets)} was charged: `--ledger` counts what they have cost."
+            told = f"The horizon has periods from {lacking} that are not shown here: if dataset {', '.join(datasets)},"
+            yield f"{told} which the manifests name, was charged for them, `--ledger` counts that."
             return
         until = max(until, end or until)
 

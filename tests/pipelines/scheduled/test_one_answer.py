@@ -338,16 +338,16 @@ def test_a_folder_that_lacks_charged_periods_says_so_where_no_ledger_is_asked(fo
         assert all(each.status == 0 for each in found), found
         return [" ".join(f"{each.out} {each.err}".split()) for each in found]
 
-    told = "horizon has periods from 2026-01-{} 00:00 to 2026-01-{} 00:00 UTC that are not shown here, though the "
-    told += "manifests say that dataset heard was charged: `--ledger` counts what they have cost."
-    assert "not shown here, though" not in "".join(said())
+    told = "horizon has periods from 2026-01-{} 00:00 to 2026-01-{} 00:00 UTC that are not shown here: if "
+    told += "dataset heard, which the manifests name, was charged for them, `--ledger` counts that."
+    assert "not shown here: if" not in "".join(said())
     for start, end in ((12, 19), ("05", 19)):
         for file in (folder / "out").glob(f"weekly-2026-01-{start}.*"):
             file.unlink()
         for form in ((), ("--json",), ("--sign-off",), ("--registry",)):
             whole, single = said(*form)
-            assert told.format(start, end) in whole and "though" not in single, (form, whole)
-        assert "though" not in said("--ledger", url)[0]
+            assert told.format(start, end) in whole and "here: if" not in single, (form, whole)
+        assert "here: if" not in said("--ledger", url)[0]
         [lost] = json.loads(command("show", str(folder / "out"), "--json").out)["lost"]
         assert told.format(start, end) in lost
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from private_topk.pipelines.budget.ahead import told_ahead
+from private_topk.pipelines.budget.statement import of_periods, statement
 from private_topk.pipelines.progress import HAVE_CLOSED
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.manifest import Manifest, PrivacyFacts, Window, series_difference
@@ -23,6 +25,7 @@ from private_topk.transforms.metric import USERS
 
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.accounting import Entry
+    from private_topk.pipelines.budget.ledger import Account, Request
     from private_topk.runners import Launch
 
 
@@ -66,7 +69,7 @@ def dry_run(
     yield "draw", f"{' '.join(drawn_by(manifest))}, {many}{by}"
     yield "privacy", _privacy(report, published(), too())
     yield "release", _release(report)
-    yield "ledger", _ledger(report)
+    yield from _ledger(report)
     yield "output", f"{report.sink.uri}: {_output(report)}"
     yield "runner", f"{launch.name}: {'elsewhere' if launch.remote else 'here'}, {report.user_shards()} user shards"
 
@@ -141,10 +144,11 @@ def _release(report: Report) -> str:
     return f"{report.question.release.id}, under {named}: {again} costs nothing more"
 
 
-def _ledger(report: Report) -> str:
+def _ledger(report: Report) -> Iterator[Fact]:
     account = report.account
     if account is None:
-        return "none: nobody adds up what is spent"
+        yield "ledger", "none: nobody adds up what is spent"
+        return
     request = report.request()
     check_adopted(report)
     quote = account.books.quote(request)
@@ -155,14 +159,29 @@ def _ledger(report: Report) -> str:
             for each in account.books.read(account.dataset).charges
             if each.release_id in corrected and each.fingerprint == request.fingerprint
         ]
-        return f"dataset {account.dataset}: this run {fits(quote, report.question)}{''.join(alike[-1:])}"
+        cheaper = [f"; {less}" for less in (report.cheaper(request),) if less]
+        told = f"{fits(account, quote, report.question)}{''.join([*cheaper, *alike[-1:]])}"
+        yield "ledger", f"dataset {account.dataset}: this run {told}"
+        yield from reports(account, request, request.release_id)
+        return
     check_repeat(report, quote.outcome)
-    return (
-        f"dataset {account.dataset}: this release was charged on {quote.charged} ({quote.outcome}), so it costs nothing"
-    )
+    told = f"this release was charged on {quote.charged} ({quote.outcome}), so it costs nothing"
+    yield "ledger", f"dataset {account.dataset}: {told}"
 
 
-def fits(used: object, question: Question) -> str:
-    """That a charge fits, and what of the budget of its unit is used then, where that can be said."""
+def reports(account: Account, request: Request, own: str) -> Iterator[Fact]:
+    """What other reports than that of a release still need of the account's dataset, after a charge."""
+    books = account.books.after(request)
+    if told := told_ahead(books.budgets, books, own, " after this"):
+        yield "reports", "; ".join(told)
+
+
+def fits(account: Account, used: object, question: Question) -> str:
+    """That a charge fits, and what of the budget of its unit is used then, where that can be said; and if the budget
+    was renewed, what a user of all its periods has.
+    """
     unit = question.privacy_unit
-    return f"fits; {float(used):.1%} of the {unit} budget would be used" if isinstance(used, Fraction) else "fits"
+    found = statement(account.budget(unit), account.books.read(account.dataset))
+    told = f"fits; {float(used):.1%} of the {unit} budget would be used" if isinstance(used, Fraction) else "fits"
+    renewed = f", in its period {found['period']['number']}: {of_periods(found)}"
+    return f"{told}{renewed}" if found["period"]["days"] is not None else told

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, cast
@@ -199,6 +200,17 @@ class Report:
             stream=stream,
             rows=self._rows(),
         )
+
+    def cheaper(self, request: Request) -> str:
+        """That `peeling` would use less than half of the budget that a chosen mechanism does, or nothing."""
+        if self.account is None or self.question.reason is None:
+            return ""
+        with suppress(InvalidArgument):  # it does not apply here; or the request is refused, which its charge tells
+            quote, other = self.account.books.quote, replace(self, question=self.question.with_mechanism("peeling"))
+            used, less = quote(request), quote(other.request(request.fingerprint))
+            if isinstance(used, Fraction) and isinstance(less, Fraction) and used > 2 * less:
+                return f"by `peeling` {float(less):.1%} would be used and not {float(used):.1%}, with more noise"
+        return ""
 
     def _fingerprint(self) -> str:
         """The fingerprint of the input; of a stream, whose contents are not known yet, with the place of its output."""

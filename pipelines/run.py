@@ -229,6 +229,8 @@ class _Running:
         if why is not None:  # told before the charge, since it cannot be put right after it
             rule = InvalidArgument(why.field, why.rule)
             tell_operator(f"if this run ends early, its charge stays and it cannot be finished: {rule}")
+        if cheaper := report.cheaper(request):
+            tell_operator(cheaper)
         check_signals()  # a library may have swallowed one
         self.asked = True
         # How to go on is told by this run, with what is published: the charge need not say it.

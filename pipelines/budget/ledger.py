@@ -28,6 +28,7 @@ from private_topk.pipelines.budget.accounting import (
     explain,
     heaviest,
 )
+from private_topk.pipelines.budget.ahead import told_ahead
 from private_topk.pipelines.budget.composition import check_unit
 from private_topk.pipelines.budget.rows import BROKEN, check_legible, moment
 from private_topk.pipelines.budget.sharing import cost_of, windows_paid_for
@@ -184,12 +185,14 @@ class ChargeReceipt:
         outcome: None for a new charge; for the repeat of an earlier one, how that had ended.
         charged: when.
         used: for a new charge, the used part of the budget of its unit.
+        ahead: for a new charge, what other reports still need of the dataset's budget, in sentences.
     """
 
     entry: int
     outcome: str | None
     charged: str
     used: Fraction | None = None
+    ahead: Sequence[str] = ()
 
 
 class Ledger:
@@ -265,7 +268,9 @@ class Ledger:
                 if not isinstance(found, ChargeReceipt):
                     (entry, used), now = found, _stamp(connection.now())
                     connection.add(replace(entry, charged=now))
-                    found = ChargeReceipt(entry.id, None, now, used)
+                    books = connection.books(entry.dataset)
+                    ahead = told_ahead(books.budgets, books, entry.release_id, " after this")
+                    found = ChargeReceipt(entry.id, None, now, used, ahead)
                 receipts.append(found)
         return receipts
 
@@ -276,6 +281,12 @@ class Ledger:
         with self._database.locked() as connection:
             found = _settled(connection, request)
             return found if isinstance(found, ChargeReceipt) else found[1]
+
+    def after(self, request: Request) -> Books:
+        """What would be held of the dataset after a charge. Raises InvalidArgument as `charge` does."""
+        with self._database.locked() as connection:
+            found, books = _settled(connection, request), connection.books(request.dataset)
+            return books if isinstance(found, ChargeReceipt) else books._replace(charges=[*books.charges, found[0]])
 
     def lacks(self, published: Iterable[Entry]) -> list[Entry]:
         """Those of some published releases that were never charged here."""
@@ -388,7 +399,7 @@ def charge(
     Args:
         request: what is asked of which rows, and what it costs.
         ledger: the ledger, or its database's URL.
-        tell: takes one line for the operator.
+        tell: takes a line for the operator.
         resume: what the operator is told if the block fails; nothing if it is empty.
         check: raises InvalidArgument where the block must not run again, by the receipt of an earlier charge. A new
             charge stays.
@@ -441,7 +452,8 @@ def charge_all(
     for receipt in receipts:
         check(receipt)
     for request, receipt in zip(asked, receipts, strict=True):
-        tell(_let_through(request, receipt))
+        for text in (_let_through(request, receipt), *receipt.ahead):
+            tell(text)
     try:
         yield receipts
     except BaseException:  # an interrupt too: an answer may be out

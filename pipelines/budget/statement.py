@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from private_topk.pipelines.budget.accounting import Books, Budget, budget_usage, heaviest, most, most_by_kind
+from private_topk.pipelines.budget.ahead import reports_ahead
 from private_topk.pipelines.budget.composition import UNITS, rounded_down
 from private_topk.pipelines.budget.sharing import over_windows
 from private_topk.transforms.errors import plain
@@ -28,6 +29,10 @@ def statement(budget: Budget, books: Books, remaining: int | None = None, k: int
     found = budget_usage(budget, books)
     sums = most_by_kind(budget.unit, found.charges)
     used, binds = budget.binding(Cost.sum(heaviest(budget, found.charges)))
+    ahead = [
+        {"report": name, "horizon": each.horizon, "left": each.left, "fitting": each.fitting}
+        for name, each in reports_ahead(budget, books)
+    ]
     return {
         "dataset": budget.dataset,
         "privacy_unit": budget.unit,
@@ -41,6 +46,7 @@ def statement(budget: Budget, books: Books, remaining: int | None = None, k: int
         "used": used,
         "binds": binds if used else None,
         "charges": len(found.charges),
+        **({"reports": ahead} if ahead else {}),
     }
 
 
@@ -112,7 +118,8 @@ def sentence(budget: Budget, books: Books) -> str:
     )
     return (
         f"The ledger's budget of dataset {budget.dataset} is {in_numbers(found['total'])} for {UNITS[budget.unit]} "
-        f"(neighbours: {budget.neighbours}). So far{period} {charges} spent{where} {in_numbers(found['spent'])}, "
+        f"(neighbours: {budget.neighbours}): all that it lets through{' in one period' * renewed} stays within that. "
+        f"So far{period} {charges} spent{where} {in_numbers(found['spent'])}, "
         f"{how}{of_all}{all_periods}."
     )
 

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from private_topk.pipelines.budget.accounting import Books, Budget, Entry, most
+from private_topk.pipelines.budget.ahead import told_ahead
 from private_topk.pipelines.budget.composition import UNITS, check_windows
 from private_topk.pipelines.budget.statement import in_numbers, of_periods, statement
 from private_topk.pipelines.cli.arguments import Command
@@ -248,7 +249,8 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
     one = f"one release of epsilon {_floored(left['epsilon'])}"
     fits = one if left["epsilon"] > found["total"]["epsilon"] * _LEAST else "nothing"
     by_rho = "            by zCDP; a page may state another epsilon, at another delta, or of Gaussian noise: both hold"
-    notes = ["later periods of a report are paid from this too"] * (budget.unit == "user")
+    ahead = told_ahead([budget], books)
+    notes = ["later periods of a report are paid from this too"] * (budget.unit == "user" and not ahead)
     notes += ["epsilons by zCDP do not add up, rhos do"] * (found["spent"]["accounting"] == "zcdp")
     lines = [
         f"{budget.dataset}: {in_numbers(found['total'])} for {UNITS[budget.unit]}",
@@ -257,6 +259,7 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
         *([by_rho] if found["spent"]["accounting"] == "zcdp" else ()),
         f"  fits now  {fits}{several if left['rho'] else ''}",
         *([f"            {'; '.join(notes)}"] if notes else ()),
+        *(f"  ahead     {printable(told)}" for told in ahead),
     ]
     if remaining is not None:
         each = found["left_for_each"]

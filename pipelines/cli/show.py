@@ -108,13 +108,16 @@ def _with_books(report: PublishedReport, arguments: Namespace) -> tuple[Publishe
     dataset, of that and of what it has not charged; as it is where none is named. Of single files, and units of one
     window, only charges of these windows count.
     """
+    from private_topk.pipelines.release.formats import RANKING_FORMATS
+    from private_topk.pipelines.show.words import not_shown
+
     url, manifest = arguments.ledger, report.manifest
+    files = all(place.lower().endswith(tuple(RANKING_FORMATS)) for place in arguments.ranking)
     if url is None or manifest is None:  # each form says that it has none, or refuses it
-        return report, ()
+        return report, () if files else ("", *not_shown(report))
     from private_topk.pipelines.budget.ledger import Ledger
     from private_topk.pipelines.budget.statement import sentence
     from private_topk.pipelines.budget.windows import Windows
-    from private_topk.pipelines.release.formats import RANKING_FORMATS
     from private_topk.pipelines.release.promise import (
         apart,
         charged_otherwise,
@@ -145,7 +148,6 @@ def _with_books(report: PublishedReport, arguments: Namespace) -> tuple[Publishe
         raise InvalidArgument("ledger", f"knows nothing of {verbatim(lacking[0])}", "give the ledger that was charged")
     told = " ".join(sentence(budget, books) for budget in budgets)
     charges = [each for each in books.charges if each.dataset in datasets]
-    files = all(place.lower().endswith(tuple(RANKING_FORMATS)) for place in arguments.ranking)
     if files and manifest.privacy is not None and not manifest.privacy.of_all_windows:
         starts, ends = Windows.at(manifest.bounds()).bounds()
         shown = starts.min(keepdims=True), ends.max(keepdims=True)

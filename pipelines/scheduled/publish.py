@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import sys
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from functools import cache, partial
 
 import msgspec
 
-from private_topk.pipelines.budget.accounting import ADOPTED, budget_usage, heaviest
-from private_topk.pipelines.budget.ledger import Account, ChargeReceipt, tell_operator
+from private_topk.pipelines.budget.accounting import ADOPTED
+from private_topk.pipelines.budget.ahead import ahead_of
+from private_topk.pipelines.budget.ledger import Account, tell_operator
 from private_topk.pipelines.budget.sharing import cost_of
-from private_topk.pipelines.dry_run import dry_run, fits
+from private_topk.pipelines.dry_run import dry_run, fits, reports
 from private_topk.pipelines.files import open_file
 from private_topk.pipelines.preview.forewarning import forewarn
 from private_topk.pipelines.process import level
@@ -34,7 +33,6 @@ from private_topk.pipelines.sources.domain import stand_ins
 from private_topk.pipelines.sources.source import Source
 from private_topk.runners import Launch
 from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, printable, verbatim
-from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows.period import period_of
 
@@ -212,7 +210,9 @@ class ScheduledReport(Publications):
             if number is None:
                 yield "ledger", f"{told}, and none is left"
                 return
-            yield "ledger", f"{told}; the next one {fits(account.books.quote(report.request(_ANY)), report.question)}"
+            request = report.request(_ANY)
+            yield "ledger", f"{told}; the next one {fits(account, account.books.quote(request), report.question)}"
+            yield from reports(account, request, self.name)
             yield from (fact[:2] for fact in self._future_charges(report, None))
             yield from self._before_this_horizon(manifest_of(report.question))
 
@@ -260,33 +260,22 @@ class ScheduledReport(Publications):
         account, question, horizon = report.account, report.question, self.schedule.horizon
         if account is None or self.state is not None:  # all of a series is charged at its start
             return
-        ledger, cost, costs, known = account.books, cost_of(question.top_k), False, self._charged()
+        ledger, cost, known = account.books, cost_of(question.top_k), self._charged()
+        published = filter(self._places_of_publications, range(self.schedule.ended(now())))
+        known |= {self.release_id(each, None) for each in published}  # perhaps charged to another dataset
+        books = ledger.read(account.dataset)
         if number is not None:
             earlier = ledger.find(question.release.id, question.release.key.key_id())
-            costs = not (earlier and isinstance(ledger.quote(report.request()), ChargeReceipt))
+            books = ledger.after(report.request(None if earlier else _ANY))
             known.add(self.release_id(number, None))
-        books = ledger.read(account.dataset)
         budgets = {each.unit: each for each in books.budgets}
         if "user" not in budgets or horizon is None or len(known) >= horizon:
             return
-        budget, own = budgets["user"], ledger.budget(account.dataset, question.privacy_unit)
-        spent = heaviest(budget, budget_usage(budget, books).charges)
-        left, readings = horizon - len(known), [each for each in cost.readings() if own.fits(each)] or [cost]
-
-        def used(more: int) -> Fraction:
-            return min(budget.used(Cost.sum([*spent, (costs + more, each)])) for each in readings)
-
-        fitting = bisect_right(range(1, left + 1), Fraction(1), key=used)
-        fit = "they fit" if fitting == left else "none of them fits"
-        if 0 < fitting < left:
-            fit = f"{fitting:,} of them fit and {left - fitting:,} will be refused"
-        yield (
-            "horizon",
-            f"{left:,} of {horizon:,} periods remain{'' if number is None else ' after this run'} and need "
-            f"{float(used(left) - used(0)):.1%} of the user budget; {max(1 - float(used(0)), 0):.1%} is left for them, "
-            f"so {fit}",
-            fitting < left,
-        )
+        own = ledger.budget(account.dataset, question.privacy_unit)
+        readings = [each for each in cost.readings() if own.fits(each)] or [cost]
+        ahead = ahead_of(budgets["user"], books, horizon - len(known), horizon, readings)
+        which = " remain" if number is None else " remain after this run"
+        yield "horizon", ahead.in_words(which), ahead.fitting < ahead.left
 
     def forget(self, path: str) -> Sequence[str]:
         """Give what the state holds of the users of a file, one a line, to random users; and these users.

@@ -124,6 +124,22 @@ def not_counted(report: PublishedReport) -> list[str]:
     return sentences + what_is_lost(report)
 
 
+def not_shown(report: PublishedReport) -> Iterator[str]:
+    """That a folder lacks earlier periods of its horizon, and which dataset may have been charged for them."""
+    manifest = report.manifest
+    if manifest is None or manifest.horizon is None:
+        return
+    datasets = dict.fromkeys(filter(None, (each.dataset for each in report.parts or [manifest])))
+    until = manifest.horizon.start
+    for start, end in sorted(manifest.bounds()):
+        if datasets and start is not None and start > until:
+            lacking = when(until, start, report.zone)
+            told = f"The horizon has periods from {lacking} that are not shown here: if dataset {', '.join(datasets)},"
+            yield f"{told} which the manifests name, was charged for them, `--ledger` counts that."
+            return
+        until = max(until, end or until)
+
+
 def what_is_lost(report: PublishedReport) -> list[str]:
     """Which manifests have no ranking beside them, and which rankings no manifest."""
     unknown = "its cost may be missing from these numbers"

@@ -175,6 +175,20 @@ def test_the_name_spelt_out_asks_the_same_question(unit: str) -> None:
     assert other.status == 0 and len(Ledger("sqlite:///b.db").read("d").charges) == 2
 
 
+@pytest.mark.parametrize("delta", [0, 1.2e-6])
+def test_a_choice_that_takes_most_of_a_ledger_by_rho_is_told_with_what_would_take_less(delta: float) -> None:
+    """Before the charge, and not of a mechanism that was named, nor of a ledger that adds up epsilons alone."""
+    total = options(ledger="sqlite:///b.db", dataset="d", epsilon=1.2, delta=delta, privacy_unit="user")
+    assert command("budget", "create", *total).status == 0
+    asked = charged("r", "a.csv", privacy_unit="user", epsilon=0.2)
+    named = command("run", *asked, *options(mechanism="oneshot"), "--dry-run")
+    checked, made = command("run", *asked, "--dry-run"), command("run", *asked)
+    again = command("run", *asked, "--dry-run")
+    for done, tells in ((named, False), (checked, bool(delta)), (made, bool(delta)), (again, False)):
+        assert done.status == 0, done
+        assert ("by `peeling` 5.1% would be used and not 16.7%" in f"{done.out}{done.err}") == tells, done
+
+
 def test_a_notebook_is_charged_once() -> None:
     assert command("budget", "create", *options(ledger="sqlite:///b.db", dataset="d", epsilon=1)).status == 0
     release = Release(ReleaseKey.parse("file:key"), "a cell")

@@ -26,6 +26,7 @@ __all__ = ["folder"]
 FIRST, SECOND = ("--window-end", "2026-01-12"), ("--window-end", "2026-01-19")
 RANKING = "out/weekly-2026-01-05.csv"
 MANIFEST = "out/weekly-2026-01-05.manifest.json"
+LAST = "out/weekly-2026-01-19.csv"
 SECOND_YEAR = "horizon: 2\n  every: week\n  first: 2026-01-12"
 CHANGES = {
     "k": ("k: 3", "k: 4", "k 3 (now 4)"),
@@ -277,6 +278,93 @@ def test_a_file_that_is_checked_is_told_what_its_ledger_says(folder: Path, capsy
     assert "the user budget of dataset heard does not suffice" in checked("epsilon: 2", "epsilon: 7", 2)
     assert "source.user_column must be user for dataset heard" in checked("source:", "source:\n  user_column: who", 2)
     assert "dataset heard, periods charged: 1, and none is left\n" in checked("horizon: 4", "horizon: 1")
+
+
+def test_whoever_charges_the_budget_of_a_report_is_told_what_that_still_needs(
+    folder: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """By its newest charge; in a dry run, at the charge and in `budget show`, and nowhere without a report."""
+    text = CHARGED.replace("epsilon: 1", "epsilon: 2\n  privacy_unit: user").replace("plays", "heard")
+    url = f"sqlite:///{folder}/budget.db"
+    account = f"--ledger {url} --dataset heard --privacy-unit user"
+
+    def said(words: str, status: int = 0) -> str:
+        capsys.readouterr()
+        assert main(words.split()) == status
+        return "".join(capsys.readouterr())
+
+    def once(name: str, epsilon: str) -> str:
+        return (
+            f"run --input {folder}/rows.csv --domain {folder}/items.txt --mechanism joint --k 3 --quiet --epsilon "
+            f"{epsilon} --output {folder}/{name}.csv --release-key file:{folder}/key --release-id {name} {account}"
+        )
+
+    said(f"budget create {account} --epsilon 2")
+    for words in (f"{once('before', '0.1')} --dry-run", once("before", "0.1"), f"budget show --ledger {url}"):
+        assert "of report" not in said(words)
+    (folder / "weekly.yaml").write_text(text)
+    assert "of report" not in said(f"report {folder}/weekly.yaml --window-end 2026-01-12 --dry-run")
+    assert "of report" not in said(f"report {folder}/weekly.yaml --window-end 2026-01-12")
+    left = "3 of 4 periods of report weekly remain after this and need 75.0% of the user budget; "
+    left += "25.0% is left for them, so 1 of them fit and 2 will be refused\n"
+    assert f"\nreports  {left}" in said(f"{once('ad/hoc', '0.9')} --dry-run")
+    assert f"\nledger: {left}" in said(once("adhoc", "0.9"))
+    assert f"\n  ahead     {left.replace(' after this', '')}" in said(f"budget show --ledger {url}")
+    [of] = json.loads(said(f"budget show --ledger {url} --dataset heard --json"))["budgets"]
+    assert of["reports"] == [{"report": "weekly", "horizon": 4, "left": 3, "fitting": 1}]
+    (folder / "weekly.yaml").write_text(text.replace("horizon: 4", "horizon: 20").replace("k: 3", "k: 2"))
+    assert report(folder, *SECOND) == 0
+    left = "18 of 20 periods of report weekly remain and need 90.0% of the user budget; "
+    assert f"{left}20.0% is left for them, so 4 of them fit and 14 will be" in said(f"budget show --ledger {url}")
+    assert "of report" not in said(f"report {folder}/weekly.yaml --dry-run")
+    other = text.replace("report: weekly", "report: other").replace("epsilon: 2", "epsilon: 0.1")
+    (folder / "other.yaml").write_text(other.replace("out/", "others/"))
+    left = f"{left.replace('remain', 'remain after this')}18.8% is left for them, so 3 of"
+    assert f"\nreports  {left}" in said(f"report {folder}/other.yaml --dry-run")
+    told = said(f"report {folder}/other.yaml --window-end 2026-01-12 --dry-run")
+    assert f"{left} them fit and 15 will be refused, if the others take nothing\n" in told
+
+
+def test_a_folder_that_lacks_charged_periods_says_so_where_no_ledger_is_asked(folder: Path) -> None:
+    """Not of a single file, nor of one in which nothing before is missing; and with the ledger they count."""
+    url = f"sqlite:///{folder}/budget.db"
+    words = f"budget create --ledger {url} --dataset heard --epsilon 2 --privacy-unit user"
+    text = CHARGED.replace("epsilon: 1", "epsilon: 2\n  privacy_unit: user").replace("plays", "heard")
+    (folder / "weekly.yaml").write_text(text)
+    assert main(words.split()) == 0 and report(folder, "--backfill", "--until", "2026-01-26") == 0
+
+    def said(*more: str) -> list[str]:
+        found = [command("show", place, *more) for place in (str(folder / "out"), str(folder / LAST))]
+        assert all(each.status == 0 for each in found), found
+        return [" ".join(f"{each.out} {each.err}".split()) for each in found]
+
+    told = "horizon has periods from 2026-01-{} 00:00 to 2026-01-{} 00:00 UTC that are not shown here: if "
+    told += "dataset heard, which the manifests name, was charged for them, `--ledger` counts that."
+    assert "not shown here: if" not in "".join(said())
+    for start, end in ((12, 19), ("05", 19)):
+        for file in (folder / "out").glob(f"weekly-2026-01-{start}.*"):
+            file.unlink()
+        for form in ((), ("--json",), ("--sign-off",), ("--registry",)):
+            whole, single = said(*form)
+            assert told.format(start, end) in whole and "here: if" not in single, (form, whole)
+        assert "here: if" not in said("--ledger", url)[0]
+        [lost] = json.loads(command("show", str(folder / "out"), "--json").out)["lost"]
+        assert told.format(start, end) in lost
+
+
+def test_periods_that_another_dataset_was_charged_for_do_not_remain(
+    folder: Path, capsys: pytest.CaptureFixture
+) -> None:
+    text = CHARGED.replace("epsilon: 1", "epsilon: 2\n  privacy_unit: user")
+    for name in ("heard", "since"):
+        words = f"budget create --ledger sqlite:///{folder}/budget.db --dataset {name} --epsilon 2 --privacy-unit user"
+        assert main(words.split()) == 0
+        (folder / "weekly.yaml").write_text(text.replace("dataset: plays", f"dataset: {name}"))
+        assert name != "heard" or report(folder, *FIRST) == 0
+    for words, left in (((), "3 of 4 periods remain and"), (SECOND, "2 of 4 periods remain after this run and")):
+        capsys.readouterr()
+        assert report(folder, "--dry-run", *words) == 0
+        assert left in capsys.readouterr().out
 
 
 def test_a_report_of_units_in_one_window_is_told_what_the_budget_of_whole_users_leaves(

@@ -192,7 +192,8 @@ def test_a_ledger_fills_in_what_all_releases_have_spent() -> None:
     [found] = json.loads(command("budget", "show", "--ledger", LEDGER, "--json").out)["budgets"]
     said = (
         "The ledger's budget of dataset plays is epsilon 10, delta 1e-06 for one user's rows in all windows "
-        f"(neighbours: replace-one). So far 2 charges have spent epsilon {found['spent']['epsilon']:g}, delta 0, "
+        "(neighbours: replace-one): all that it lets through stays within that. "
+        f"So far 2 charges have spent epsilon {found['spent']['epsilon']:g}, delta 0, "
         "added up."
     )
     assert found["spent"]["epsilon"] == 2

@@ -1,0 +1,87 @@
+"""What reports still need of a budget, for the periods of their horizon that are not charged yet."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+
+from private_topk.pipelines.budget.accounting import Books, Budget, Entry, budget_usage, heaviest
+from private_topk.pipelines.budget.windows import Windows
+from private_topk.transforms.mechanisms.cost import Cost
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """The periods that a report has left, beside what its budget has left for them.
+
+    Args:
+        fitting: how many of them fit.
+        need, free: the part of the budget that all of them take, and the part that is left.
+    """
+
+    left: int
+    horizon: int
+    fitting: int
+    need: Fraction
+    free: Fraction
+
+    def in_words(self, which: str = "") -> str:
+        """The sentence; `which` tells whose periods remain, and after what."""
+        fit = "they fit" if self.fitting == self.left else "none of them fits"
+        if 0 < self.fitting < self.left:
+            fit = f"{self.fitting:,} of them fit and {self.left - self.fitting:,} will be refused"
+        return (
+            f"{self.left:,} of {self.horizon:,} periods{which} and need {float(self.need):.1%} of the user budget; "
+            f"{float(self.free):.1%} is left for them, so {fit}"
+        )
+
+
+def ahead_of(budget: Budget, books: Books, left: int, horizon: int, readings: Sequence[Cost]) -> Ahead:
+    """What so many periods need beside all that is charged, each at the best of some readings of its cost."""
+    spent = heaviest(budget, budget_usage(budget, books).charges)
+
+    def used(more: int) -> Fraction:
+        return min(budget.used(Cost.sum([*spent, (more, each)])) for each in readings)
+
+    fitting = bisect_right(range(1, left + 1), Fraction(1), key=used)
+    return Ahead(left, horizon, fitting, used(left) - used(0), max(1 - used(0), Fraction(0)))
+
+
+def reports_ahead(budget: Budget, books: Books) -> Iterator[tuple[str, Ahead]]:
+    """Each report that has charged the dataset and has periods left, by its name: as its newest charge asks, and each
+    as if the others asked for no more. Only the budget of whole users is shared by periods.
+
+    A horizon is known as a number: where a report's first period was moved, what was charged before counts as of it.
+    """
+    reports: dict[str, list[Entry]] = {}
+    for entry in books.charges:
+        name, slash, _ = entry.release_id.partition("/")
+        if slash and entry.dataset == budget.dataset and budget.unit == "user":
+            reports.setdefault(name, []).append(entry)
+    for name, charged in reports.items():
+        horizon, cost = next(filter(None, map(_horizon, reversed(charged))), (0, Cost.sum([])))
+        left = horizon - Windows.union([each.windows for each in charged]).number if horizon > 1 else 0
+        if left > 0:
+            yield name, ahead_of(budget, books, left, horizon, cost.readings())
+
+
+def _horizon(entry: Entry) -> tuple[int, Cost] | None:
+    """How many windows share the total of a charge, and what one costs; None of one that does not tell."""
+    with suppress(KeyError, TypeError, ValueError):  # adopted, or a request of one's own, which may note anything
+        return int(json.loads(entry.question)["asked"]["horizon"]), entry.cost
+    return None
+
+
+def told_ahead(budgets: Iterable[Budget], books: Books, own: str = "", after: str = "") -> list[str]:
+    """What the reports of some budgets still need, in sentences, but that of the release `own`."""
+    found = [each for budget in budgets for each in reports_ahead(budget, books)]
+    alone = ", if the others take nothing" if len(found) > 1 else ""
+    return [
+        f"{ahead.in_words(f' of report {name} remain{after}')}{alone}"
+        for name, ahead in found
+        if name != own.partition("/")[0]
+    ]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,8 @@ def test_a_charged_java_ranking_is_that_of_the_request(java_project: Path, servi
             assert done.returncode == 0, done.stderr[-3000:]
             rankings.append(sorted(Path(f"{top}-00000-of-00001").read_text().splitlines()))
     assert len(rankings[0]) == 3 and rankings[1] == rankings[0]
-    assert [(entry.cost.epsilon, entry.outcome) for entry in ledger.read().charges] == [(1, "released")]
+    [entry] = ledger.read().charges
+    assert (entry.cost.epsilon, entry.outcome) == (Fraction(1), "released")
 
 
 @pytest.mark.nightly

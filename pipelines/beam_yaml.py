@@ -31,6 +31,8 @@ from private_topk.transforms.windows.period import period_of
 class RankRows(beam.PTransform):
     """Rows with a user and an item to rows of a private ranking: window, rank, item.
 
+    `rank` is the `PrivateTopK` of its parameters, such as for `Request.of`.
+
     Args:
         epsilon: the budget.
         mechanism: its name, such as joint, or your own as module:Class; by default one is chosen (docs/choosing.md).
@@ -70,14 +72,14 @@ class RankRows(beam.PTransform):
         super().__init__()
         given = {"k": k, "mechanism": mechanism, "epsilon": epsilon, "domain": domain, **others}
         try:
-            self._rank = _rank({name: value for name, value in given.items() if value is not None})
+            self.rank = _rank({name: value for name, value in given.items() if value is not None})
         except InvalidArgument as refusal:
             raise ValueError(refusal.shown(_shown)) from None
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
         fields: list[tuple[str, Any]] = [("window", str), ("rank", _RANK)]
-        top_k = self._rank.top_k
-        for names in self._rank.columns[: 1 if top_k.groups is None else 2]:
+        top_k = self.rank.top_k
+        for names in self.rank.columns[: 1 if top_k.groups is None else 2]:
             fields += [(name, str) for name in names]
         if top_k.publish_counts is not None:
             number = float if top_k.score.columns else int
@@ -86,7 +88,7 @@ class RankRows(beam.PTransform):
         as_rows = flat_map(_rows, fields).with_output_types(kind)
         # Ranking  ->  Row(window, rank, item), and the group where there are groups; or the columns of either. And the
         # noisy count, where counts are published.
-        return rows | self._rank | "One row a rank" >> as_rows
+        return rows | self.rank | "One row a rank" >> as_rows
 
 
 _RANK: Any = Optional[int]  # noqa: UP045 - Beam's schemas know `int | None` as any object of Python, and no int

@@ -16,6 +16,7 @@ from apache_beam.portability.api import (
 )
 from apache_beam.runners.portability.artifact_service import ArtifactRetrievalService, BeamFilesystemHandler
 from apache_beam.runners.portability.expansion_service import ExpansionServiceServicer
+from apache_beam.runners.worker.channel_factory import GRPCChannelFactory
 from apache_beam.transforms.fully_qualified_named_transform import (
     PYTHON_FULLY_QUALIFIED_NAMED_TRANSFORM_URN,
     FullyQualifiedNamedTransform,
@@ -67,6 +68,9 @@ def expansion_service(port: int) -> Iterator[str]:
     except RuntimeError:
         raise InvalidArgument("port", f"{port} of this machine is taken", "give another one") from None
     address = f"127.0.0.1:{port}"
+    # A worker whose runner was killed calls it ever more rarely. By default a worker of a new runner at the same port
+    # shares its connection, so it would wait for minutes, and fail.
+    GRPCChannelFactory.DEFAULT_OPTIONS.append(("grpc.use_local_subchannel_pool", 1))
     files: Any = BeamFilesystemHandler(None).file_reader
     beam_expansion_api_pb2_grpc.add_ExpansionServiceServicer_to_server(RankRowsExpansion(address), server)
     beam_artifact_api_pb2_grpc.add_ArtifactRetrievalServiceServicer_to_server(ArtifactRetrievalService(files), server)

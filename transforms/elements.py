@@ -45,7 +45,6 @@ Values = tuple[Any, ...]
 ReasonDropped = Literal["null", "unreadable"]
 
 _WHATS = {"user": "a user", "item": "an item", "group": "a group", "value": "an amount"}
-_EXAMPLES = {"user": "listener", "item": "track", "group": "country", "value": "minutes"}
 _ABSENT = object()
 _NEVER_MISSING = frozenset((str, int))
 _WRAPPED = (TimestampedValue, WindowedValue, beam.pvalue.TaggedOutput)
@@ -269,11 +268,11 @@ class ElementSchema:
             rule = f"PrivateTopK takes {verbatim(wanted)}, got whole tables ({verbatim(shown)})"
             remedy = f"flatten them to rows first: beam.FlatMap(lambda table: table.{to_rows})"
             return InvalidArgument("", rule, literal(remedy))
-        names = ", ".join(f"{role}='{_EXAMPLES[role]}'" for role in dict.fromkeys(self._roles))
+        names = " and ".join(dict.fromkeys(self._roles))
         more = "" if len(self._roles) > 2 else ": a group or an amount as well needs groups=... or amounts=..."
         several = as_a_list([name for role, name in self._fields if role in ("item", "group")])
         places = f", or map each to a tuple{more}" if self._pairs else ""
-        remedy = several or f"name the fields, such as {names}{places}"
+        remedy = several or f"give the names of the fields as the parameters {names}{places}"
         got = f"got an element of type {verbatim(shown)}, as Beam knows it"
         return InvalidArgument("", f"PrivateTopK takes {verbatim(wanted)}, {got}", literal(remedy))
 

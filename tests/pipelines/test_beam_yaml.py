@@ -109,10 +109,10 @@ def test_maps_of_texts_mean_what_their_values_do() -> None:
     asked = {"k": 1, "domain": ["a", "b"], "epsilon": 1.0}
     period = {"from": "2026-01-05", "to": "2026-01-19", "window": "7d", "to_date": "true"}
     parameters = {"delta": "1e-6", "neighbours": "replace-one"}
-    found = RankRows(**asked, max_items_per_user=1, period=period, parameters=parameters)._rank
+    found = RankRows(**asked, max_items_per_user=1, period=period, parameters=parameters).rank
     assert found.top_k.mechanism.delta == Fraction(1, 10**6) and found.top_k.mechanism.neighbours == "replace-one"
     assert found.period.to_date
-    assert RankRows(**asked, mechanism="joint", parameters={"skew": "1"})._rank.top_k.mechanism.skew == 1
+    assert RankRows(**asked, mechanism="joint", parameters={"skew": "1"}).rank.top_k.mechanism.skew == 1
     for wrong, rule in (
         ({"parameters": {"delta": "small"}}, "delta must be a number"),
         ({"period": period | {"to_date": "yes"}}, "period.to_date must be true or false, got yes"),
@@ -147,7 +147,7 @@ def test_a_domain_of_consecutive_integers() -> None:
 def test_a_bound_on_items_is_the_mechanism_s_own_where_it_has_one() -> None:
     parameters = {"delta": 1e-6}
     made = RankRows(mechanism="weighted-gaussian", epsilon=1.0, max_items_per_user=3, parameters=parameters)
-    assert made._rank.display_data()["mechanism"] == "weighted-gaussian"
+    assert made.rank.display_data()["mechanism"] == "weighted-gaussian"
     with pytest.raises(ValueError, match="must be the mechanism's own bound, got 3 and 4"):
         RankRows(
             mechanism="weighted-gaussian",

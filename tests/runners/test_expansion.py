@@ -5,20 +5,26 @@ from __future__ import annotations
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import grpc
 import pytest
+from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.external import ExternalTransform, ImplicitSchemaPayloadBuilder
 from apache_beam.transforms.fully_qualified_named_transform import PYTHON_FULLY_QUALIFIED_NAMED_TRANSFORM_URN
 from apache_beam.typehints.row_type import RowTypeConstraint
 
+from private_topk.pipelines.budget import Budget, Ledger
 from private_topk.runners.expansion import RANK_ROWS
 from tests.documents.reading import ROOT, blocks
 from tests.runners.servers import flink_job_server, free_port, missing, module_serving, serving
@@ -78,6 +84,20 @@ def test_it_listens_on_this_machine_alone_and_at_a_port_of_its_own(service: str)
     assert second.returncode == 2 and f"--port {port} of this machine is taken" in second.stderr
 
 
+def test_a_worker_does_not_wait_for_another_to_connect(service: str) -> None:
+    """Such as one whose runner was killed, in whose place a new one listens at the same port."""
+    with ExitStack() as opened:
+        runner = opened.enter_context(socket.create_server(("127.0.0.1", 0)))
+        channel = opened.enter_context(grpc.insecure_channel(service))
+        runner.settimeout(15)  # gRPC gives up a connection that says nothing after 20 seconds
+        control = {"url": f"127.0.0.1:{runner.getsockname()[1]}"}
+        workers = beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel)
+        for name in ("of the old", "of the new"):
+            request = beam_fn_api_pb2.StartWorkerRequest(worker_id=name, control_endpoint=control)
+            opened.callback(workers.StartWorker.future(request).cancel)
+            opened.enter_context(runner.accept()[0])
+
+
 def test_it_ends_with_a_signal(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "private_topk", "expansion-service", "--port", str(free_port())]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -105,16 +125,36 @@ def java_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.nightly
 @pytest.mark.server
+def test_a_charged_java_ranking_is_that_of_the_request(java_project: Path, service: str, tmp_path: Path) -> None:
+    """The example that passes its parameters to Java; with three ranks, where Java's own have two."""
+    (java_project / "release.key").write_text("the key of the example's test")
+    ledger = Ledger(f"sqlite:///{java_project}/budget.db")
+    ledger.create(Budget.of("orders", 1))
+    rankings = []
+    with module_serving("job service", tmp_path) as jobs:
+        for top in (tmp_path / "first", tmp_path / "again"):
+            words = [f"--output={top}", f"--expansion={service}", "--runner=PortableRunner", f"--jobEndpoint={jobs}"]
+            command = [sys.executable, "charged.py", *words]
+            done = subprocess.run(command, cwd=java_project, capture_output=True, text=True, timeout=600, check=False)
+            assert done.returncode == 0, done.stderr[-3000:]
+            rankings.append(sorted(Path(f"{top}-00000-of-00001").read_text().splitlines()))
+    assert len(rankings[0]) == 3 and rankings[1] == rankings[0]
+    [entry] = ledger.read().charges
+    assert (entry.cost.epsilon, entry.outcome) == (Fraction(1), "released")
+
+
+@pytest.mark.nightly
+@pytest.mark.server
 @pytest.mark.parametrize("runner", ["beam", "prism", "flink"])
 def test_java_ranks(
     runner: str, java_project: Path, service: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """The whole example of docs/java.md, on each runner that the page names."""
-    port, extra = free_port(), []
+    port = free_port()
     if runner == "beam":
         server = module_serving("job service", tmp_path)
     elif runner == "prism":
-        binary, extra = request.getfixturevalue("prism_binary"), ["--experiments=prism_disable_sdf_split"]
+        binary = request.getfixturevalue("prism_binary")
         command = [str(binary), "-job_port", str(port), "-serve_http=false"]
         server = serving(command, f"localhost:{port}", tmp_path / "prism.log")
     else:
@@ -124,7 +164,7 @@ def test_java_ranks(
     with server as jobs:
         classpath = f"target/classes:{(java_project / 'target/classpath').read_text()}"
         words = [f"--input={java_project}/orders.csv", f"--output={tmp_path}/top", f"--expansion={service}"]
-        words += ["--runner=PortableRunner", f"--jobEndpoint={jobs}", *extra]
+        words += ["--runner=PortableRunner", f"--jobEndpoint={jobs}"]
         command = ["java", "-cp", classpath, "TopDrinks", *words]
         done = subprocess.run(command, cwd=java_project, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -418,11 +418,11 @@ def test_random_objects_are_pairs_or_left_out() -> None:
 def test_the_refusal_names_the_fields_that_are_asked_for() -> None:
     rows = direct() | create([Order("ana", "tea", "FR")])
     with pytest.raises(
-        InvalidArgument, match="user, item, country, without group, as Beam knows it: name .*, group='country', or map"
+        InvalidArgument, match="without group, as Beam knows it: .* the parameters user and item and group, or map"
     ):
         rows | PrivateTopK(1, Joint(epsilon=1.0), ["tea"], groups=["FR"])
     with pytest.raises(
-        InvalidArgument, match="without drink, as Beam knows it: name .* user='listener', item='track'$"
+        InvalidArgument, match="without drink, as Beam knows it: give the names of .* as the parameters user and item$"
     ):
         rows | "Missing" >> PrivateTopK(1, Joint(epsilon=1.0), ["tea"], item="drink")
     with pytest.raises(InvalidArgument, match="as Beam knows it: several are a list: .'item', 'country'.$"):

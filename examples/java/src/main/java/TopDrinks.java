@@ -1,9 +1,13 @@
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.beam.fn.harness.ExternalWorkerService;
 import org.apache.beam.sdk.Pipeline;
 import org.apache.beam.sdk.extensions.python.PythonExternalTransform;
 import org.apache.beam.sdk.io.TextIO;
 import org.apache.beam.sdk.options.Description;
+import org.apache.beam.sdk.options.ExperimentalOptions;
 import org.apache.beam.sdk.options.PipelineOptionsFactory;
 import org.apache.beam.sdk.options.PortablePipelineOptions;
 import org.apache.beam.sdk.options.Validation.Required;
@@ -35,19 +39,23 @@ public class TopDrinks {
     String getOutput();
 
     void setOutput(String path);
+
+    @Description("Parameters of the ranking as JSON, in place of those below")
+    Map<String, Object> getParameters();
+
+    void setParameters(Map<String, Object> parameters);
   }
 
   private static final Schema ORDER =
       Schema.builder().addStringField("user").addStringField("item").build();
 
-  // Named as in docs/java.md. A list is an array field; `period` and `parameters` are map fields.
-  private static final Schema PARAMETERS =
-      Schema.builder()
-          .addInt32Field("k")
-          .addDoubleField("epsilon")
-          .addArrayField("domain", FieldType.STRING)
-          .addInt32Field("max_items_per_user")
-          .build();
+  // Named as in docs/java.md.
+  private static final Map<String, Object> PARAMETERS =
+      Map.of(
+          "k", 2,
+          "epsilon", 10.0,
+          "domain", new ArrayList<>(List.of("tea", "cake", "scone", "coffee")),
+          "max_items_per_user", 2);
 
   public static void main(String[] args) throws Exception {
     Options options = PipelineOptionsFactory.fromArgs(args).withValidation().as(Options.class);
@@ -55,6 +63,8 @@ public class TopDrinks {
     var worker = new ExternalWorkerService(options).start();
     options.setDefaultEnvironmentType("EXTERNAL");
     options.setDefaultEnvironmentConfig(worker.getApiServiceDescriptor().getUrl());
+    // Else Prism splits what is being counted, and counts come twice.
+    ExperimentalOptions.addExperiment(options.as(ExperimentalOptions.class), "prism_disable_sdf_split");
 
     Pipeline pipeline = Pipeline.create(options);
     PCollection<Row> orders =
@@ -67,10 +77,10 @@ public class TopDrinks {
             "Rank",
             PythonExternalTransform.<PCollection<Row>, PCollection<Row>>from(
                     "private_topk.pipelines.beam_yaml.RankRows", options.getExpansion())
+                .withTypeHint(ArrayList.class, FieldType.array(FieldType.STRING))
+                .withTypeHint(LinkedHashMap.class, FieldType.map(FieldType.STRING, FieldType.STRING))
                 .withKwargs(
-                    Row.withSchema(PARAMETERS)
-                        .addValues(2, 10.0, List.of("tea", "cake", "scone", "coffee"), 2)
-                        .build()));
+                    options.getParameters() == null ? PARAMETERS : options.getParameters()));
     ranking
         .apply(
             "As lines",

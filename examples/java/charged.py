@@ -1,0 +1,37 @@
+"""The ranking of TopDrinks.java, charged to a budget: both sides take the parameters that stand here.
+
+    private-topk budget create --ledger sqlite:///budget.db --dataset orders --epsilon 1
+    head -c 32 /dev/urandom | base64 > release.key
+    python charged.py --output=top --expansion=localhost:8097 --runner=PortableRunner --jobEndpoint=localhost:8099
+
+A second call is free and gives the same ranking. The services and `orders.csv` are as in docs/java.md.
+"""
+
+import hmac
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from private_topk import ReleaseKey
+from private_topk.pipelines.beam_yaml import RankRows
+from private_topk.pipelines.budget import Request, charge
+
+KEY = f"file:{Path('release.key').resolve()}"  # the service reads it too
+ORDERS = Path("orders.csv")
+PARAMETERS = {
+    "k": 3,
+    "epsilon": 1.0,
+    "domain": ["tea", "cake", "scone", "coffee"],
+    "max_items_per_user": 2,
+    "release_key": KEY,
+    "release_id": "drinks/2026",  # from public knowledge only
+}
+
+# The same id, key and orders are a repeat; other orders under this id are refused.
+fingerprint = hmac.digest(ReleaseKey.parse(KEY).derive("input"), ORDERS.read_bytes(), "sha256").hex()
+request = Request.of(RankRows(**PARAMETERS).rank, dataset="orders", fingerprint=fingerprint)
+classpath = f"target/classes:{Path('target/classpath').read_text()}"
+ranking = ["java", "-cp", classpath, "TopDrinks", f"--input={ORDERS}", f"--parameters={json.dumps(PARAMETERS)}"]
+with charge(request, "sqlite:///budget.db"):
+    subprocess.run([*ranking, *sys.argv[1:]], check=True)

@@ -356,7 +356,10 @@ def held_by(account: Account, options: Options) -> Total:
         room = "or with more epsilon, which corrections and other reports need: it cannot be changed later"
         remedy = f"open one with `private-topk budget create {printable(flags)}`, {room}"
         if error.field == "privacy_unit":
-            remedy = f"another unit is another promise, with a budget beside that one, which is charged too: {remedy}"
+            had = "user" if unit != "user" else "user-window"
+            remedy = f"give {had}; another unit is another promise, and charged to both budgets: {remedy}"
+        if error.field == "ledger":
+            remedy = f"bring a lost one back from its backup (docs/operations.md), or {remedy}"
         raise NoBudget(error.field, error.rule, literal(remedy)) from None
 
 

@@ -392,7 +392,7 @@ def explain(budget: Budget, before: Cost, asked: Cost, after: Cost) -> str:
         under = f" (zCDP at epsilon {number(total.epsilon)}, delta {number(spare)})"
         lines.append(_sum("rho", before.rho, asked.rho, after.rho, budget.rho) + under)
     if after.adds_up:
-        lines.append(_remedy(total.epsilon - before.epsilon))
+        lines.append(_remedy(budget.left(before).epsilon))
     if after.adds_up or budget.rho:
         lines.append("`private-topk budget renew` begins a new period, in which the same people can lose as much again")
     else:
@@ -417,5 +417,5 @@ def _nearest(value: Fraction, digits: int) -> str:
 
 def _remedy(left: Fraction) -> str:
     if left > 0:
-        return f"Adding up, epsilon {number(left, rounding=ROUND_FLOOR)} is left: ask for less, or for fewer windows"
-    return "Adding up, nothing is left; `private-topk budget history` lists what was spent"
+        return f"One pure release of epsilon {number(left, rounding=ROUND_FLOOR)} fits: ask for less, or fewer windows"
+    return "Nothing is left; `private-topk budget history` lists what was spent"

@@ -20,14 +20,13 @@ class Ahead:
 
     Args:
         fitting: how many of them fit.
-        need, free: the part of the budget that all of them take, and the part that is left.
+        used: the part of the budget that would be used with all of them.
     """
 
     left: int
     horizon: int
     fitting: int
-    need: Fraction
-    free: Fraction
+    used: Fraction
 
     def in_words(self, which: str = "") -> str:
         """The sentence; `which` tells whose periods remain, and after what."""
@@ -35,8 +34,8 @@ class Ahead:
         if 0 < self.fitting < self.left:
             fit = f"{self.fitting:,} of them fit and {self.left - self.fitting:,} will be refused"
         return (
-            f"{self.left:,} of {self.horizon:,} periods{which} and need {float(self.need):.1%} of the user budget; "
-            f"{float(self.free):.1%} is left for them, so {fit}"
+            f"{self.left:,} of {self.horizon:,} periods{which}; with them {float(self.used):.1%} of the user budget "
+            f"would be used, so {fit}"
         )
 
 
@@ -48,7 +47,9 @@ def ahead_of(budget: Budget, books: Books, left: int, horizon: int, readings: Se
         return min(budget.used(Cost.sum([*spent, (more, each)])) for each in readings)
 
     fitting = bisect_right(range(1, left + 1), Fraction(1), key=used)
-    return Ahead(left, horizon, fitting, used(left) - used(0), max(1 - used(0), Fraction(0)))
+    if any(min(map(other.used, readings)) > 1 for other in books.budgets if other.dataset == budget.dataset):
+        fitting = 0  # every release is charged to all budgets of the dataset
+    return Ahead(left, horizon, fitting, used(left))
 
 
 def reports_ahead(budget: Budget, books: Books) -> Iterator[tuple[str, Ahead]]:

@@ -212,12 +212,17 @@ class Ledger:
         self._database: Database = tables.Database(url)
 
     def create(self, budget: Budget) -> None:
-        """Open a budget. Raises InvalidArgument if the dataset has one for that unit."""
+        """Open a budget. Raises InvalidArgument if the dataset has one for that unit, or has spent more than that."""
         self._database.make()
         with self._database.locked() as connection:
-            if any(other.unit == budget.unit for other in connection.books(budget.dataset).budgets):
+            books = connection.books(budget.dataset)
+            if any(other.unit == budget.unit for other in books.budgets):
                 which = verbatim(f"dataset {budget.dataset} has a {budget.unit} budget already")
                 raise InvalidArgument("", f"{which}: it cannot be changed, since releases were promised under it")
+            used = budget.used(Cost.sum(heaviest(budget, budget_usage(budget, books).charges)))
+            if used > 1:  # each release is charged to all budgets of its dataset, so that none would fit any more
+                rule = f"must hold what dataset {budget.dataset} has spent, which is {float(used):.1%} of it"
+                raise InvalidArgument("epsilon", verbatim(rule), "give more, or another name of a dataset")
             connection.add(replace(budget, created=_stamp(connection.now())))
 
     def budget(self, dataset: str, unit: str) -> Budget:

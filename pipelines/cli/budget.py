@@ -153,7 +153,8 @@ def _adopt(arguments: Namespace, others: list[str]) -> bool:
 
 def _renew(arguments: Namespace, others: list[str]) -> bool:
     """Begin a new period of a budget, and print it."""
-    unit = arguments.privacy_unit or "user-window"
+    units = [budget.unit for budget in _ledger(arguments.ledger).read(arguments.dataset).budgets]
+    unit = arguments.privacy_unit or (units[0] if len(units) == 1 else "user-window")
     _ledger(arguments.ledger).renew(arguments.dataset, unit, arguments.period)
     _tell(arguments.ledger, arguments.dataset, unit, arguments)
     return True

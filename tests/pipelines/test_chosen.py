@@ -115,7 +115,7 @@ def test_beam_yaml_chooses_the_same(asked: dict[str, Any], name: str) -> None:
     parameters = {"delta": given.pop("delta")} if "delta" in given else {}
     for more in ({}, {"mechanism": "auto"}):
         made = RankRows(**given, **domain, **more, parameters=parameters)
-        assert made._rank.display_data()["mechanism"] == name
+        assert made.rank.display_data()["mechanism"] == name
     with pytest.raises(ValueError, match="kbar needs mechanism"):
         RankRows(**given, **domain, parameters=parameters | {"kbar": 9})
 

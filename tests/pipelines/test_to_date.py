@@ -145,7 +145,7 @@ def test_python_and_yaml_ask_the_same() -> None:
     assert [item for one in ranked for item in one.items] == published()["item"].to_list()
     period = {"from": "2026-01-05", "to": "2026-02-02", "window": "7d", "to_date": True}
     rows = RankRows(2.0, k=3, domain=ITEMS, max_items_per_user=4, period=period, parameters={"delta": 1e-5})
-    assert rows._rank.top_k.mechanism.about.name == "correlated-gaussian"
+    assert rows.rank.top_k.mechanism.about.name == "correlated-gaussian"
 
 
 def test_counts_that_come_with_the_draw_state_the_noise_of_each_step() -> None:

@@ -31,10 +31,12 @@ def test_charges_until_the_budget_is_spent_and_shows_the_arithmetic(url: str) ->
     ledger.create(budget("1"))
     for report, used in [("a", 0.25), ("b", 0.5), ("c", 0.75)]:
         assert ledger.charge(request(report)).used == used
-    with refused("", "adding up epsilon: 0.75 spent + 0.5 asked = 1.25, over 1", "0.25 is left"):
+    with refused(
+        "", "adding up epsilon: 0.75 spent + 0.5 asked = 1.25, over 1", "One pure release of epsilon 0.25 fits"
+    ):
         ledger.charge(request("d", 0.5))
     assert ledger.charge(request("d")).used == 1
-    with refused("", "nothing is left"):
+    with refused("", "Nothing is left"):
         ledger.charge(request("e", 1e-9))
     assert [entry.release_id for entry in ledger.read("plays").charges] == ["a", "b", "c", "d"]
 
@@ -174,6 +176,16 @@ def test_a_user_budget_pays_for_every_window_even_of_other_units(url: str) -> No
         ledger.charge(request("b", 0.5, weeks(2, first=3)))
 
 
+def test_a_budget_that_holds_less_than_was_spent_is_not_opened(url: str) -> None:
+    """Every release is charged to all budgets of its dataset, so none would fit any more."""
+    ledger = Ledger(url)
+    ledger.create(budget("2", unit="user"))
+    ledger.charge(request("a", 0.5, weeks(3), unit="user"))
+    with refused("epsilon", "must hold what dataset plays has spent, which is 125.0% of it"):
+        ledger.create(budget("0.4"))
+    ledger.create(budget("0.5"))
+
+
 def test_a_year_of_weekly_shares_fits_exactly(url: str) -> None:
     """52 releases at the zCDP share, 3.18 times what adding up would allow; the 53rd is refused."""
     ledger = Ledger(url)
@@ -183,6 +195,9 @@ def test_a_year_of_weekly_shares_fits_exactly(url: str) -> None:
     assert 52 * share.epsilon > 3
     for week in range(52):
         used = ledger.charge(request(f"week {week}", float(share.epsilon), weeks(1, week), unit="user")).used
+        if week == 25:  # epsilons alone would leave nothing
+            with refused("", "over 1", "One pure release of epsilon 0.15"):
+                ledger.charge(request("much", 2.0, weeks(1, 26), unit="user"))
     assert 0.999999 < used <= 1
     with refused("", "adding up rho:", "asked =", ", over 0.0229348 (zCDP"):
         ledger.charge(request("week 53", float(share.epsilon), weeks(1, 52), unit="user"))

@@ -169,7 +169,7 @@ def test_a_renewal_is_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> Non
     assert main(["budget", "renew", *given, "--period", "365d"]) == 2
     assert "--period is not over: it began on" in capsys.readouterr().err
     let_pass(url, YEAR)
-    assert main(["budget", "renew", *given, "--period", "365d"]) == 0
+    assert main(["budget", "renew", *given[:4], "--period", "365d"]) == 0  # the only one that there is
     said = capsys.readouterr().out
     both = "a user in n periods is protected by n times the total, in the 2 so far by epsilon 4, delta 0"
     assert "0.0% used by 0 charges" in said and both in said, said

@@ -256,7 +256,10 @@ def test_a_file_that_is_checked_is_told_what_its_ledger_says(folder: Path, capsy
     for words in ((), FIRST):
         capsys.readouterr()
         assert report(folder, "--dry-run", *words) == 2
-        assert "none.db does not exist: open one with `private-topk budget create --ledger" in capsys.readouterr().err
+        assert (
+            "none.db does not exist: bring a lost one back from its backup (docs/operations.md), or"
+            in capsys.readouterr().err
+        )
 
     def checked(old: str = "", new: str = "", status: int = 0) -> str:
         (folder / "weekly.yaml").write_text(text.replace(old, new))
@@ -268,13 +271,13 @@ def test_a_file_that_is_checked_is_told_what_its_ledger_says(folder: Path, capsy
     said = checked()
     fits = "the next one fits; 50.0% of the user budget would be used\n"
     assert f"ledger   dataset heard, periods charged: 1; {fits}" in said
-    fit = "need 75.0% of the user budget; 75.0% is left for them, so they fit\n"
-    assert f"horizon  3 of 4 periods remain and {fit}" in said
-    fit = "need 112.5% of the user budget; 75.0% is left for them, so 2 of them fit and 1 will be refused\n"
-    assert f"horizon  3 of 4 periods remain and {fit}" in checked("epsilon: 2", "epsilon: 3")
+    fit = "with them 100.0% of the user budget would be used, so they fit\n"
+    assert f"horizon  3 of 4 periods remain; {fit}" in said
+    fit = "with them 137.5% of the user budget would be used, so 2 of them fit and 1 will be refused\n"
+    assert f"horizon  3 of 4 periods remain; {fit}" in checked("epsilon: 2", "epsilon: 3")
     said = checked("first: 2026-01-05", "first: 2026-01-12")
     assert "periods charged: 0;" in said
-    assert "horizon  4 of 4 periods remain and need 100.0% of the user budget;" in said
+    assert "horizon  4 of 4 periods remain; with them 125.0% of the user budget" in said
     assert "the user budget of dataset heard does not suffice" in checked("epsilon: 2", "epsilon: 7", 2)
     assert "source.user_column must be user for dataset heard" in checked("source:", "source:\n  user_column: who", 2)
     assert "dataset heard, periods charged: 1, and none is left\n" in checked("horizon: 4", "horizon: 1")
@@ -305,8 +308,8 @@ def test_whoever_charges_the_budget_of_a_report_is_told_what_that_still_needs(
     (folder / "weekly.yaml").write_text(text)
     assert "of report" not in said(f"report {folder}/weekly.yaml --window-end 2026-01-12 --dry-run")
     assert "of report" not in said(f"report {folder}/weekly.yaml --window-end 2026-01-12")
-    left = "3 of 4 periods of report weekly remain after this and need 75.0% of the user budget; "
-    left += "25.0% is left for them, so 1 of them fit and 2 will be refused\n"
+    left = "3 of 4 periods of report weekly remain after this; with them 150.0% of the user budget "
+    left += "would be used, so 1 of them fit and 2 will be refused\n"
     assert f"\nreports  {left}" in said(f"{once('ad/hoc', '0.9')} --dry-run")
     assert f"\nledger: {left}" in said(once("adhoc", "0.9"))
     assert f"\n  ahead     {left.replace(' after this', '')}" in said(f"budget show --ledger {url}")
@@ -314,12 +317,12 @@ def test_whoever_charges_the_budget_of_a_report_is_told_what_that_still_needs(
     assert of["reports"] == [{"report": "weekly", "horizon": 4, "left": 3, "fitting": 1}]
     (folder / "weekly.yaml").write_text(text.replace("horizon: 4", "horizon: 20").replace("k: 3", "k: 2"))
     assert report(folder, *SECOND) == 0
-    left = "18 of 20 periods of report weekly remain and need 90.0% of the user budget; "
-    assert f"{left}20.0% is left for them, so 4 of them fit and 14 will be" in said(f"budget show --ledger {url}")
+    left = "18 of 20 periods of report weekly remain; with them 170.0% of the user budget "
+    assert f"{left}would be used, so 4 of them fit and 14 will be" in said(f"budget show --ledger {url}")
     assert "of report" not in said(f"report {folder}/weekly.yaml --dry-run")
     other = text.replace("report: weekly", "report: other").replace("epsilon: 2", "epsilon: 0.1")
     (folder / "other.yaml").write_text(other.replace("out/", "others/"))
-    left = f"{left.replace('remain', 'remain after this')}18.8% is left for them, so 3 of"
+    left = f"{left.replace('remain', 'remain after this').replace('170.0', '171.2')}would be used, so 3 of"
     assert f"\nreports  {left}" in said(f"report {folder}/other.yaml --dry-run")
     told = said(f"report {folder}/other.yaml --window-end 2026-01-12 --dry-run")
     assert f"{left} them fit and 15 will be refused, if the others take nothing\n" in told
@@ -361,7 +364,7 @@ def test_periods_that_another_dataset_was_charged_for_do_not_remain(
         assert main(words.split()) == 0
         (folder / "weekly.yaml").write_text(text.replace("dataset: plays", f"dataset: {name}"))
         assert name != "heard" or report(folder, *FIRST) == 0
-    for words, left in (((), "3 of 4 periods remain and"), (SECOND, "2 of 4 periods remain after this run and")):
+    for words, left in (((), "3 of 4 periods remain;"), (SECOND, "2 of 4 periods remain after this run;")):
         capsys.readouterr()
         assert report(folder, "--dry-run", *words) == 0
         assert left in capsys.readouterr().out
@@ -376,7 +379,7 @@ def test_a_report_of_units_in_one_window_is_told_what_the_budget_of_whole_users_
     for unit, epsilon in (("user-window", "1"), ("user", "2.5")):
         words = f"budget create --ledger sqlite:///{folder}/budget.db --dataset heard --epsilon {epsilon}"
         assert main([*words.split(), "--privacy-unit", unit]) == 0
-    for words, left in (((), "4 of 4 periods remain and"), (FIRST, "3 of 4 periods remain after this run and")):
+    for words, left in (((), "4 of 4 periods remain;"), (FIRST, "3 of 4 periods remain after this run;")):
         capsys.readouterr()
         assert report(folder, "--dry-run", *words) == 0
         said, fitting = "".join(capsys.readouterr()), 2 - bool(words)
@@ -404,7 +407,8 @@ def test_another_privacy_unit_in_the_middle_of_a_horizon_is_told_as_that(
             "weekly.yaml:15: budget.privacy_unit must be user-window, as in the budget of dataset plays and its" in said
         )
         assert (
-            ", got user: another unit is another promise, with a budget beside that one, which is charged too" in said
+            ", got user: give user-window; another unit is another promise, and charged to both budgets: open one"
+            in said
         )
         assert "--dataset plays --epsilon 1 --privacy-unit user`, or with more epsilon" in said
         assert len(charges(folder)) == 1

@@ -231,19 +231,19 @@ def test_a_horizon_that_no_longer_fits_is_told_before_the_charge(folder: Path, c
     assert "weekly.yaml:23: groups.column 'contry' is no column of " in said, said
     assert "rows.csv, whose first line has 4 values, user, item, time among them (only a terminal shows it)" in said
     (folder / "weekly.yaml").write_text(year)
-    left = "1 of 2 periods remain after this run and need 50.0% of the user budget;"
+    left = "1 of 2 periods remain after this run; with them "
     said = told(*first, "--dry-run")
-    assert f"{left} 50.0% is left for them, so they fit\n" in said
+    assert f"{left}100.0% of the user budget would be used, so they fit\n" in said
     assert "out/weekly-2026-01-05.csv: can be written" in said
     assert (
         "time from time (UTC where it has no zone), group from country" in said and "groups   2, a ranking each" in said
     )
     assert "periods remain" not in told(*first)
     assert ".csv: published before" in (said := told(*first, "--dry-run"))
-    assert f"{left} 50.0% is left for them, so they fit\n" in said
+    assert f"{left}100.0% of the user budget would be used, so they fit\n" in said
     said = told(*first, "--correction", "1", "--dry-run")
-    assert f"{left} 0.0% is left for them, so none of them fits\n" in said and "can be written" in said
-    assert f"{left} 0.0%" in told(*first, "--correction", "1")
+    assert f"{left}150.0% of the user budget would be used, so none of them fits\n" in said and "can be written" in said
+    assert f"{left}150.0%" in told(*first, "--correction", "1")
     said = told("--window-end", "2026-01-19", status=2)
     assert "\n  adding up epsilon: 2 spent + 1 asked = 3, over 2\n" in said
 

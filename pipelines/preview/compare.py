@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints, overload
 
 from private_topk.pipelines.budget.composition import Total
-from private_topk.pipelines.preview.expected import Begun, Expected, bent, counts_of
+from private_topk.pipelines.preview.expected import Begun, Expected, bent, check_score, counts_of
 from private_topk.pipelines.preview.outlook import ASIDE, DRAWS, NOISE, Draws, Outlook
 from private_topk.pipelines.preview.solving import (
     fewest_windows,
@@ -374,7 +374,7 @@ def preview(
 
     Args:
         expected: the counts of a window, from public knowledge only: `Reaches`, `Released`, or `PublicCounts`; with
-            amounts `InAmounts`; of groups those of each by its name, the largest first, such as
+            amounts `InAmounts` of the same; of groups those of each by its name, the largest first, such as
             `Reaches(...).in_groups([9000, 1000])`. With a period to date those of the whole period: it has a preview of
             some of its steps.
         k, epsilon, delta: as for `rank`; or in place of k a `Question`, which has its own epsilon. A delta is for the
@@ -389,7 +389,8 @@ def preview(
             them.
 
     Raises:
-        InvalidArgument: a number breaks its rule, none of the mechanisms applies, or `expected` holds rows or a name.
+        InvalidArgument: a number breaks its rule, none of the mechanisms applies, or `expected` holds rows, a name or
+            other amounts than are asked for.
 
     Cost: a tenth of a second for each mechanism that is far from the best, up to a second for each that is close.
     """
@@ -424,6 +425,8 @@ def preview_of(
         alone: it is the only question. Of one of many there are few draws; of groups all mechanisms are tried in the
             median one alone.
     """
+    for one in expected.values() if isinstance(expected, Mapping) else [expected]:
+        check_score(one, question.asked.score)
     if is_series(question):
         return _of_steps(expected, question, Effort.of(draws, _OF_STEPS), tell)
     if isinstance(expected, Mapping):

@@ -84,7 +84,7 @@ class InAmounts:
         each: what a user adds to an item that they hold, on average and after the cap.
 
     Raises:
-        InvalidArgument: `each` is above the cap, or not positive.
+        InvalidArgument: `each` is above the cap, or not positive, or is missing of a shape, which is of users.
     """
 
     expected: Expected
@@ -99,6 +99,9 @@ class InAmounts:
                 "such as Reaches(...); of groups each has InAmounts of its own",
             )
         most = self.amounts.most
+        if self.each is None and isinstance(self.expected, Reaches):
+            rule = "must be given with Reaches, which tell numbers of users"
+            raise InvalidArgument("each", rule, "it is what a user adds to an item on average, after the cap")
         if self.each is not None and not 0 < self.each <= most:
             raise InvalidArgument(
                 "amount",
@@ -107,8 +110,11 @@ class InAmounts:
             )
 
     def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
-        users = self.expected.histogram(max_items_per_user, unknown)
-        worth = float(Fraction(1 if self.each is None else self.each) / self.amounts.unit)
+        expected, worth = self.expected, float(Fraction(1 if self.each is None else self.each) / self.amounts.unit)
+        if self.each is None and isinstance(expected, Released):  # which keeps counts a unit apart, and not an amount
+            sums, worth = np.asarray(expected.noisy_counts, np.float64), 1.0
+            expected = replace(expected, noisy_counts=np.round(sums / float(self.amounts.unit)))
+        users = expected.histogram(max_items_per_user, unknown)
         return _histogram(users.values.astype(np.float64) * worth, users.sizes, unknown)
 
     def summary(self) -> str:
@@ -258,7 +264,7 @@ class Released:
         InvalidArgument: there is no count above 0.
     """
 
-    noisy_counts: Sequence[int]
+    noisy_counts: Sequence[float] | Floats
     items: int | None = None
     ranked: bool = True
     name: str = "an earlier ranking"
@@ -351,6 +357,31 @@ def counts_of(top_k: TopK, expected: Expected) -> Histogram:
     return expected.histogram(top_k.max_items_per_user, not top_k.domain.is_public)
 
 
+def scored(by_group: Mapping[str, Expected], score: Score, each: Fraction | float | None = None) -> ByGroup:
+    """The expected counts of what is ranked: of amounts `InAmounts`."""
+    if not isinstance(score, Amounts):
+        return {**by_group}
+    return {name: InAmounts(one, score, each) for name, one in by_group.items()}
+
+
+def check_score(expected: Expected, score: Score) -> None:
+    """Raise InvalidArgument unless the expected counts are of what is asked for: of users, or of the same amounts."""
+    own = expected.amounts if isinstance(expected, InAmounts) else USERS
+    if own == score:
+        return
+    told, wanted = (
+        f"{one.measure} of at most {float(one.most):g} in units of {float(one.unit):g}" if one != USERS else one.measure
+        for one in (own, score)
+    )
+    remedy = "give the preview the same amounts as InAmounts"
+    if own == USERS:
+        remedy = (
+            "give InAmounts(expected, amounts, each) of private_topk.pipelines.preview, where each is what a user adds "
+            "to an item on average; leave each out with an earlier ranking of amounts"
+        )
+    raise InvalidArgument("expected", f"has {told}, and {wanted} are asked for", remedy)
+
+
 def bent(expected: Expected) -> tuple[Expected, ...]:
     """Other counts that are as likely by what is known: of curves that two reaches tell, or beyond published counts."""
     if isinstance(expected, InAmounts):
@@ -402,7 +433,7 @@ def expected_counts(options: Options, given: Mapping[str, Any], items: int | Non
                 "amount", "goes with {max_value} and with numbers of users", "sums of amounts need none"
             )
         expected = _public_counts(options, given["counts"], said)
-        return {"": InAmounts(expected, score) if isinstance(score, Amounts) else expected}
+        return scored({"": expected}, score)
     return expected_of(options["like"], items, declared_period(options), score, given.get("amount"))
 
 
@@ -496,9 +527,9 @@ def expected_of(
     if like == "sample":
         by_group = {"": _Sample(period)}
     elif names_a_file(like):
+        by_group = {**earlier_rankings(like, items, score if each is None else USERS)}
         if each is None:
-            return {**earlier_rankings(like, items, score)}
-        by_group = {**earlier_rankings(like, items)}
+            return scored(by_group, score)
     else:
         shape = _named(like)
         by_group, each = _shape_of(shape, items), shape.get("amount", each)
@@ -508,9 +539,7 @@ def expected_of(
             "what a user adds to an item on average, as amount=12 in a shape, goes with {max_value}, and "
             "must be given with it",
         )
-    if not isinstance(score, Amounts):
-        return by_group
-    return {name: InAmounts(one, score, each) for name, one in by_group.items()}
+    return scored(by_group, score, each)
 
 
 def _shape_of(shape: Mapping[str, Any], items: int | None) -> ByGroup:
@@ -552,7 +581,7 @@ def earlier_rankings(path: str, items: int | None, score: Score = USERS) -> dict
 
     Args:
         items: the size of the domain; by default that of its manifest.
-        score: what is asked for: counts are in its units.
+        score: what is asked for.
 
     Raises:
         InvalidArgument: of the field `like`: there is no such ranking, or it was published without counts, or with
@@ -601,7 +630,7 @@ def earlier_rankings(path: str, items: int | None, score: Score = USERS) -> dict
     rankings: dict[str, Released] = {}
     for (_, group), members in groupby(rows, key=lambda row: (row["window_start"], group_of(row) or "")):
         ranking = list(members)
-        counts = [round(Fraction(row["noisy_count"]) / score.unit) for row in ranking if row["noisy_count"] is not None]
+        counts = [row["noisy_count"] for row in ranking if row["noisy_count"] is not None]
         if max(counts, default=0) > 0:
             rankings[group] = Released(counts, size, ranking[0]["rank"] is not None, path)
     if not rankings:

@@ -18,6 +18,7 @@ from private_topk.pipelines.preview.expected import (
     earlier_rankings,
     expected_of,
     falling,
+    scored,
 )
 from private_topk.pipelines.preview.outlook import NOISE, Outlook, forecast
 from private_topk.pipelines.preview.solving import name_of_asked, noise_in
@@ -161,4 +162,4 @@ def _published_before(places: Iterable[str], top_k: TopK, groups: int) -> ByGrou
             rankings = {**earlier_rankings(place, top_k.domain.size or None, top_k.score), **rankings}
         if len(rankings) >= groups:
             break
-    return {**falling(rankings)}
+    return scored(falling(rankings), top_k.score)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from private_topk.pipelines.preview.expected import Expected, bent, counts_of, weight_of
+from private_topk.pipelines.preview.expected import Expected, bent, check_score, counts_of, weight_of
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.registry import name_of
@@ -256,6 +256,7 @@ class Draws:
 
 def look(top_k: TopK, expected: Expected, draws: int | None = None) -> Outlook:
     """The outlook of what a window is drawn with: by default of 400 draws, if time allows. Raises InvalidArgument."""
+    check_score(expected, top_k.score)
     return Draws(top_k, expected).upto(draws or DRAWS, draws is None).outlook()
 
 

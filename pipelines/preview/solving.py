@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 
-from private_topk.pipelines.preview.expected import Expected, counts_of
+from private_topk.pipelines.preview.expected import Expected, check_score, counts_of
 from private_topk.pipelines.preview.outlook import NOISE, Draws
 from private_topk.pipelines.question import Question
 from private_topk.transforms.errors import InvalidArgument, by_signature
@@ -37,11 +37,12 @@ def least_epsilon(
         tell: is called with the name of every mechanism that does better than those before it.
 
     Raises:
-        InvalidArgument: no such epsilon is enough.
+        InvalidArgument: no such epsilon is enough, or the counts are not of what is asked for.
     """
     _check_recall(recall)
     best, found = len(_EPSILONS), None
     for question in questions:
+        check_score(expected, question.asked.score)
 
         def enough(place: int, question: Question = question) -> bool:
             return _reaches(lambda: question.with_epsilon(_EPSILONS[place]), expected, recall)
@@ -70,11 +71,12 @@ def largest_k(
         recall, tell: as for `least_epsilon`.
 
     Raises:
-        InvalidArgument: not even k = 1 is reached.
+        InvalidArgument: not even k = 1 is reached, or the counts are not of what is asked for.
     """
     _check_recall(recall)
     best, found = 0, None
     for question in questions:
+        check_score(expected, question.asked.score)
         most = min(counts_of(question.asked, expected).items, _MAX_K)
 
         def missed(k: int, question: Question = question) -> bool:

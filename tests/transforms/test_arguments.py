@@ -130,6 +130,7 @@ def test_flags_may_be_what_comparing_columns_gives() -> None:
         (lambda: ROWS.to_pandas() | PrivateTopK(**ASKED), "got a DataFrame: rank(...) takes tables in memory"),
         (lambda: ROWS.to_arrow() | PrivateTopK(**ASKED), "got a Table: rank(...) takes tables in memory"),
         (lambda: InAmounts(SHAPE, 5, 3), "amounts must be Amounts, got int"),
+        (lambda: InAmounts(SHAPE, Amounts(5)), "each must be given with Reaches, which tell numbers of users: it is"),
         (lambda: InAmounts({"DE": SHAPE}, Amounts(5)), "expected must be counts of users, got dict: such as Reaches"),
         (lambda: SHAPE.in_groups(5), "sizes must be Sequence[int] | Mapping[str, int], got int"),
         (lambda: SHAPE.in_groups("5"), "sizes must be Sequence[int] | Mapping[str, int], got str"),

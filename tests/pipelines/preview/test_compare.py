@@ -14,12 +14,25 @@ import numpy as np
 import pytest
 
 import private_topk
-from private_topk.pipelines.preview import Estimate, InAmounts, Preview, PublicCounts, Reaches, alternatives, preview
+from private_topk.pipelines.preview import (
+    Estimate,
+    Expected,
+    InAmounts,
+    Preview,
+    PublicCounts,
+    Reaches,
+    Released,
+    alternatives,
+    largest_k,
+    least_epsilon,
+    preview,
+)
 from private_topk.pipelines.preview.compare import _ordered, mechanisms_of, preview_of
 from private_topk.pipelines.preview.expected import weight_of
 from private_topk.pipelines.preview.outlook import Outlook, look
 from private_topk.pipelines.preview.words import _ranges, comparison, ranks_table, reasons, short, table
-from private_topk.transforms.domain import PublicDomain, UnknownDomain
+from private_topk.pipelines.question import Question
+from private_topk.transforms.domain import PublicDomain, RangeDomain, UnknownDomain
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import (
@@ -35,10 +48,11 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.sets import SetLosses
 from private_topk.transforms.mechanisms.registry import name_of, with_budget
 from private_topk.transforms.mechanisms.weighted import UNIT
-from private_topk.transforms.metric import Amounts
+from private_topk.transforms.metric import USERS, Amounts
 from private_topk.transforms.spec import TopK
 from tests.pipelines.shapes import looked, zipf
 from tests.pipelines.support import question_of
+from tests.refusals import refused
 
 GAPS = PublicCounts([1000, 800, 600, 400, 200, *[3] * 50])
 CLOSE = PublicCounts(np.arange(1000, 900, -1))
@@ -391,6 +405,34 @@ def test_groups_draw_with_the_share_of_a_run(per_user: int, unit: str) -> None:
     groups = Groups(PublicDomain.of(["a", "b", "c"]), per_user)
     found = preview(GAPS, 5, 1.0, groups_per_user=per_user, mechanism=("joint",), draws=2, **more)
     assert found["joint"].mechanism == asked_in_a_run(groups=groups, **more)
+
+
+@pytest.mark.parametrize(
+    ("expected", "amounts", "said"),
+    [
+        (
+            zipf(1.0, 300, 1000, 5),
+            Amounts(30),
+            "has numbers of users, and amounts of at most 30 in units of 1 are asked",
+        ),
+        (Released([9, 8, 7]), Amounts(30), "each is what a user adds to an item on average"),
+        ({"DE": InAmounts(GAPS, Amounts(30)), "FR": GAPS}, Amounts(30), "has numbers of users"),
+        (InAmounts(GAPS, Amounts(30)), None, "has amounts of at most 30 in units of 1, and numbers of users are asked"),
+        (InAmounts(GAPS, Amounts(30)), Amounts(60), "give the preview the same amounts as InAmounts"),
+        (InAmounts(GAPS, Amounts(30)), Amounts(30, "0.5"), "and amounts of at most 30 in units of 0.5 are asked for"),
+    ],
+)
+def test_counts_of_another_score_are_refused(expected: Expected, amounts: Amounts | None, said: str) -> None:
+    """Draws on them would be of another question, and nothing would show it."""
+    with refused("expected", said):
+        preview(expected, 5, 1.0, mechanism="oneshot", draws=2, amounts=amounts)
+    if not isinstance(expected, dict):
+        top_k = TopK(2, Joint(epsilon=1.0), RangeDomain(0, 55), score=amounts or USERS)
+        with refused("expected", said):
+            look(top_k, expected)
+        for solve in (least_epsilon, largest_k):
+            with refused("expected", said):
+                solve(expected, [Question(top_k)], 0.5)
 
 
 @pytest.mark.parametrize("wrong", [0, -1])

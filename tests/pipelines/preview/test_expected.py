@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from private_topk.pipelines.preview import PublicCounts, Reaches, Released
+from private_topk.pipelines.preview import InAmounts, PublicCounts, Reaches, Released
 from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.metric import Amounts
 from tests.pipelines.shapes import zipf
 
 
@@ -78,6 +81,8 @@ def test_noisy_counts_that_rise_are_pooled() -> None:
     as_a_set = Released([20, 60, 80, 70, 100], items=5, ranked=False)
     assert as_a_set.histogram(None, False).counts().tolist() == [100, 80, 70, 60, 20]
     assert Released([10, -5], items=2).histogram(None, False).counts().tolist() == [10, 0]
+    sums = InAmounts(replace(released, noisy_counts=[10, 6, 8, 7, 2]), Amounts(3, "0.1"))
+    assert sums.histogram(None, False).counts().tolist() == [100, 71, 70, 69, 20], "a unit apart, whatever it is worth"
 
 
 def test_unpublished_counts_continue_the_decline_of_published_ones() -> None:

@@ -184,13 +184,13 @@ def _progress() -> Iterator[Callable[[str], None]]:
 
 
 def _print(found: Sequence[Preview | Previews], arguments: Arguments) -> None:
-    from private_topk.pipelines.preview.compare import compared
+    from private_topk.pipelines.preview.compare import asked_in_words, compared
 
     alone, first, recall = len(found) == 1, found[0], arguments.recall
     sought = "" if recall is None else f", found for a recall of {float(recall):g}"
     print(f"{first.heading()}. Nothing is charged.")
-    print(f"Asked: {_asked(found)}{sought}\n")
-    print(first if alone else "\n".join(compared(found)))
+    print(f"Asked: {asked_in_words(found)}{sought}\n")
+    print(first.body() if alone else "\n".join(compared(found)))
     _print_left_out(first.shown)
     if alone and not first.close_to_noise:
         if first.question.shares:
@@ -218,28 +218,6 @@ def _short(error: InvalidArgument, name: str) -> str:
     """Why a mechanism does not answer, without its name and the explanation."""
     field = flag(error.field) if error.field else ""
     return error.shown(flag).partition(": ")[0].removeprefix(f"{field} ").removeprefix(f"{name} ")
-
-
-def _asked(found: Sequence[Preview | Previews]) -> str:
-    """What was asked in all settings."""
-    preview, question = found[0].shown, found[0].question
-    asked, period = question.asked, question.period
-    ks, epsilons = (
-        {value(one.question) for one in found} for value in (lambda its: its.asked.k, lambda its: its.epsilon)
-    )
-    delta, windows = preview.offered.get("delta"), preview.windows
-    of = "of a group" if asked.groups is not None else ""
-    over = " in every window"
-    if period is not None and period.to_date:
-        of, over = "to date", f" in all, over {len(period)} steps"
-    elif windows > 1:
-        counted = "windows that one user can be in" if asked.groups is None else "rankings that one user can change"
-        over = f" in all, over {windows} {counted}"
-    return (
-        f"the top {'k' if len(ks) > 1 else asked.k} of {preview.items:,} items{f' {of}' if of else ''}"
-        f", {'each epsilon' if len(epsilons) > 1 else f'epsilon {float(question.epsilon):g}'}"
-        f"{'' if delta is None else f', delta {float(delta):g}'}{over}"
-    )
 
 
 def _shared_in(question: Question) -> dict[str, Any]:

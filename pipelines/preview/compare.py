@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_type_hints, overload
 
 from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.preview.expected import Begun, Expected, bent, check_score, counts_of
@@ -110,12 +110,26 @@ class _Shown:
             ) from None
         return pandas.DataFrame(self.to_rows())
 
+    def heading(self) -> str:
+        """What is expected, in one line."""
+        raise NotImplementedError
+
+    def body(self) -> str:
+        """The tables, and the recommendation below them."""
+        raise NotImplementedError
+
+    def _headlines(self) -> str:
+        return f"{self.heading()}.\nAsked: {asked_in_words([cast('Preview | Previews', self)])}"
+
+    def __str__(self) -> str:
+        return f"{self._headlines()}\n\n{self.body()}"
+
     def _repr_html_(self) -> str:
-        tables, _, reasons = str(self).rpartition("\n\n")
+        tables, _, reasons = self.body().rpartition("\n\n")
         how = "margin:0 0 1em;font:90% monospace;overflow-x:auto;word-break:normal;white-space"  # not as Jupyter has it
         return "".join(
             f'<pre style="{how}:{wrap}">{html.escape(text)}</pre>'
-            for wrap, text in (("pre", tables), ("pre-wrap", reasons))
+            for wrap, text in (("pre-wrap", self._headlines()), ("pre", tables), ("pre-wrap", reasons))
         )
 
 
@@ -184,7 +198,6 @@ class Preview(_Shown):
         return self
 
     def heading(self) -> str:
-        """What is expected, in one line."""
         return f"Expected: {self.expected.summary()}"
 
     def reasons(self) -> list[str]:
@@ -225,7 +238,7 @@ class Preview(_Shown):
         """
         return [outlook.to_row() for outlook in self.outlooks]
 
-    def __str__(self) -> str:
+    def body(self) -> str:
         parts = [table(self.outlooks), ranks_table(self.best), self.reasons()]
         return "\n\n".join("\n".join(lines) for lines in parts)
 
@@ -296,7 +309,6 @@ class Previews(_Shown):
         return f"{len(self.worth):,} of {self.number:,}"
 
     def heading(self) -> str:
-        """What is expected, in one line."""
         return f"Expected of {self.place}: {self.expected.summary()}"
 
     def reasons(self) -> list[str]:
@@ -314,7 +326,7 @@ class Previews(_Shown):
         """The rows of the previews, each with its group or step."""
         return [{self.each: name, **row} for name, one in self.previews.items() for row in one.to_rows()]
 
-    def __str__(self) -> str:
+    def body(self) -> str:
         columns = [((name,), one) for name, one in self.previews.items()]
         table = comparison((f"recall by {self.each}",), columns)
         return "\n".join([*table, "", "recall in percent; * the one to take", "", *self.reasons()])
@@ -335,6 +347,28 @@ class Previews(_Shown):
             "mechanisms": {name: [outlook.plain() for outlook in one] for name, one in self.previews.items()},
             "left_out": {name: error.shown() for name, error in self.shown.left_out.items()},
         }
+
+
+def asked_in_words(found: Sequence[Preview | Previews]) -> str:
+    """What was asked in all settings, in one line."""
+    preview, question = found[0].shown, found[0].question
+    asked, period = question.asked, question.period
+    ks, epsilons = (
+        {value(one.question) for one in found} for value in (lambda its: its.asked.k, lambda its: its.epsilon)
+    )
+    delta, windows = preview.offered.get("delta"), preview.windows
+    of = "of a group" if asked.groups is not None else ""
+    over = " in every window"
+    if period is not None and period.to_date:
+        of, over = "to date", f" in all, over {len(period)} steps"
+    elif windows > 1:
+        counted = "windows that one user can be in" if asked.groups is None else "rankings that one user can change"
+        over = f" in all, over {windows} {counted}"
+    return (
+        f"the top {'k' if len(ks) > 1 else asked.k} of {preview.items:,} items{f' {of}' if of else ''}"
+        f", {'each epsilon' if len(epsilons) > 1 else f'epsilon {float(question.epsilon):g}'}"
+        f"{'' if delta is None else f', delta {float(delta):g}'}{over}"
+    )
 
 
 def compared(found: Sequence[Preview | Previews]) -> list[str]:

@@ -111,7 +111,11 @@ BUDGET = [
 ]
 CHOOSING = [
     Held("$ private-topk preview --like sample --window 7d --from 2026-01-05 --to 2026-02-02 --k 10 --epsilon 1"),
-    Held("from private_topk import Amounts, preview", "python", says=r"^peeling\nEstimate\(value=1\.0"),
+    Held(
+        "from private_topk import Amounts, preview",
+        "python",
+        says=r"^peeling\nEstimate\(value=1\.0.*\n.* who add 12 each; sums",
+    ),
 ]
 
 

@@ -93,6 +93,29 @@ def test_the_package_says_nothing_as_it_is_loaded(code: str, place: Path) -> Non
     assert done.stdout == done.stderr == ""
 
 
+def test_a_name_that_an_interrupt_left_half_loaded_says_to_restart() -> None:
+    """Some modules load once in a process; the statement alone would say that the package has no such name."""
+    code = (
+        "import sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'apache_beam.pipeline':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "try:\n"
+        "    from private_topk import rank\n"
+        "except KeyboardInterrupt:\n"
+        "    del sys.meta_path[0]\n"
+        "    from private_topk import rank\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith("ImportError: rank cannot be loaded (partially initialized module 'apache_beam' has no"), (
+        said
+    )
+    assert said.endswith("was interrupted, Python cannot load the rest: restart it, in a notebook the kernel")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [

@@ -111,6 +111,16 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name is
         return _version()
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return _loaded(name)
+    except AttributeError as error:  # `from private_topk import ...` would say that there is no such name
+        remedy = (
+            "if an earlier import was interrupted, Python cannot load the rest: restart it, in a notebook the kernel"
+        )
+        raise ImportError(f"{name} cannot be loaded ({error}): {remedy}") from error
+
+
+def _loaded(name: str) -> Any:  # noqa: ANN401 - whatever the name is
     _load_beam()
     if name == "preview":
         value = getattr(import_module(f"{__name__}.pipelines.preview"), name)

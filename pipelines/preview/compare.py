@@ -429,6 +429,7 @@ def preview(
     Cost: a tenth of a second for each mechanism that is far from the best, up to a second for each that is close.
     """
     _check_expected(expected)
+    _check_k(k)
     period = k.period if isinstance(k, Question) else asked.get("period")
     check_kinds(period=period)
     names, question = _names(mechanisms_of(period) if mechanism is None else mechanism), k
@@ -489,6 +490,11 @@ def _check_expected(expected: object) -> None:
             "all of private_topk.pipelines.preview, or a dict of them by group: a preview of private rows would be a "
             "release",
         )
+
+
+def _check_k(k: int | Question | None) -> None:
+    if k is None:
+        raise InvalidArgument("k", "must be given: of all above a threshold there is no part that is right")
 
 
 def _names(mechanism: Mechanism | str | Iterable[str]) -> tuple[str, ...]:
@@ -588,8 +594,7 @@ def _of_window(
     effort: Effort,
     tell: Callable[[str], None],
 ) -> Preview:
-    if question.asked.k is None:
-        raise InvalidArgument("k", "must be given: of all above a threshold there is no part that is right")
+    _check_k(question.asked.k)
     items, k = counts_of(question.asked, expected).items, question.top_k.max_items
     if question.asked.domain.is_public and k > items:
         raise InvalidArgument("k", f"must be at most the number of items, got k = {k} and {items} items")

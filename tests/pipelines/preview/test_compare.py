@@ -184,6 +184,8 @@ def test_a_question_is_previewed_as_it_is_asked() -> None:
         preview(GAPS, question, mechanism=Joint(1.0))
     with pytest.raises(InvalidArgument, match="k must be at most the number of items, got k = 3 and 2 items"):
         preview(PublicCounts([5, 4]), question, mechanism="joint")
+    with refused("k", "must be given: of all above a threshold"):
+        preview(GAPS, None, 1.0, 1e-6, unknown_domain=True)
 
 
 def outlook_of(name: str, recall: float, order: float, pure: bool = True) -> Outlook:

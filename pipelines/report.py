@@ -359,7 +359,7 @@ def held_by(account: Account, options: Options) -> Total:
             had = "user" if unit != "user" else "user-window"
             remedy = f"give {had}; another unit is another promise, and charged to both budgets: {remedy}"
         if error.field == "ledger":
-            remedy = f"bring a lost one back from its backup (docs/operations.md), or {remedy}"
+            remedy = f"{remedy}; but bring a lost one back from its backup (docs/operations.md)"
         raise NoBudget(error.field, error.rule, literal(remedy)) from None
 
 

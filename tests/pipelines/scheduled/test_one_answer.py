@@ -256,10 +256,9 @@ def test_a_file_that_is_checked_is_told_what_its_ledger_says(folder: Path, capsy
     for words in ((), FIRST):
         capsys.readouterr()
         assert report(folder, "--dry-run", *words) == 2
-        assert (
-            "none.db does not exist: bring a lost one back from its backup (docs/operations.md), or"
-            in capsys.readouterr().err
-        )
+        told = capsys.readouterr().err
+        assert "none.db does not exist: open one with `private-topk budget create --ledger" in told
+        assert "; but bring a lost one back from its backup (docs/operations.md)" in told
 
     def checked(old: str = "", new: str = "", status: int = 0) -> str:
         (folder / "weekly.yaml").write_text(text.replace(old, new))

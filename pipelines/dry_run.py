@@ -181,7 +181,8 @@ def fits(account: Account, used: object, question: Question) -> str:
     was renewed, what a user of all its periods has.
     """
     unit = question.privacy_unit
-    found = statement(account.budget(unit), account.books.read(account.dataset))
+    budget, books = account.budget(unit), account.books.read(account.dataset)
+    period = statement(budget, books)["period"]
     told = f"fits; {float(used):.1%} of the {unit} budget would be used" if isinstance(used, Fraction) else "fits"
-    renewed = f", in its period {found['period']['number']}: {of_periods(found)}"
-    return f"{told}{renewed}" if found["period"]["days"] is not None else told
+    renewed = f", in its period {period['number']}: {of_periods(budget, books)}"
+    return f"{told}{renewed}" if period["days"] is not None else told

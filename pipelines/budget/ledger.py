@@ -219,10 +219,16 @@ class Ledger:
             if any(other.unit == budget.unit for other in books.budgets):
                 which = verbatim(f"dataset {budget.dataset} has a {budget.unit} budget already")
                 raise InvalidArgument("", f"{which}: it cannot be changed, since releases were promised under it")
-            used = budget.used(Cost.sum(heaviest(budget, budget_usage(budget, books).charges)))
-            if used > 1:  # each release is charged to all budgets of its dataset, so that none would fit any more
-                rule = f"must hold what dataset {budget.dataset} has spent, which is {float(used):.1%} of it"
-                raise InvalidArgument("epsilon", verbatim(rule), "give more, or another name of a dataset")
+            spent = Cost.sum(heaviest(budget, budget_usage(budget, books).charges))
+            if (
+                used := budget.used(spent)
+            ) > 1:  # each release is charged to all budgets of its dataset: none would fit
+                what = verbatim(f"what dataset {budget.dataset} has spent")
+                if not spent.adds_up and not budget.rho:
+                    raise InvalidArgument(
+                        "delta", f"must be given: {what} has only rhos", "Gaussian noise and its like"
+                    )
+                raise InvalidArgument("epsilon", f"must hold {what}, which is {float(used):.1%} of it", "give more")
             connection.add(replace(budget, created=_stamp(connection.now())))
 
     def budget(self, dataset: str, unit: str) -> Budget:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 from private_topk.pipelines.budget.accounting import Books, Budget, budget_usage, heaviest, most, most_by_kind
@@ -17,6 +18,7 @@ from private_topk.transforms.mechanisms.exact.accounting import largest
 from private_topk.transforms.stated import number
 
 _DAY = timedelta(days=1)
+_OF_ALL = ("epsilon", "delta")
 
 
 def statement(budget: Budget, books: Books, remaining: int | None = None, k: int | None = None) -> dict[str, Any]:
@@ -114,7 +116,7 @@ def sentence(budget: Budget, books: Books) -> str:
     how = "by zCDP" if found["spent"]["accounting"] == "zcdp" else "added up"
     renewed = found["period"]["days"] is not None
     period, all_periods = (
-        (f" in period {found['period']['number']},", f"; {of_periods(found)}") if renewed else ("", "")
+        (f" in period {found['period']['number']},", f"; {of_periods(budget, books)}") if renewed else ("", "")
     )
     return (
         f"The ledger's budget of dataset {budget.dataset} is {in_numbers(found['total'])} for {UNITS[budget.unit]} "
@@ -124,11 +126,21 @@ def sentence(budget: Budget, books: Books) -> str:
     )
 
 
-def of_periods(found: dict[str, Any]) -> str:
-    """What protects a user of all periods of a renewed budget, by its statement."""
-    periods, total = found["period"]["number"], found["total"]
-    most = in_numbers({name: periods * total[name] for name in ("epsilon", "delta")})
-    return f"a user in n periods is protected by n times the total, in the {periods} so far by {most}"
+def of_periods(budget: Budget, books: Books) -> str:
+    """What protects a user of all periods of a renewed budget. Where more was adopted than one held, that counts."""
+    charges = [entry for entry in books.charges if entry.dataset == budget.dataset]
+    renewed = [
+        each.last_charge for each in books.renewals if (each.dataset, each.unit) == (budget.dataset, budget.unit)
+    ]
+    held = []
+    for after, last in pairwise([0, *renewed, max([0, *renewed, *(entry.id for entry in charges)])]):
+        spent = Cost.sum(heaviest(budget, [entry for entry in charges if after < entry.id <= last]))
+        held.append(budget.total if budget.used(spent) <= 1 else budget.guarantee(spent))
+    most = {name: sum(max(getattr(one, name), getattr(budget.total, name)) for one in held) for name in _OF_ALL}
+    more = "" if all(one == budget.total for one in held) else ", since more was adopted"
+    return (
+        f"a user in n periods is protected by n times the total, in the {len(held)} so far by {in_numbers(most)}{more}"
+    )
 
 
 def in_numbers(stated: dict[str, Fraction]) -> str:

@@ -278,7 +278,7 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
         if found["all_windows"]["epsilon"]:
             lines.append(f"  together  {in_numbers(found['all_windows'])} for a user who is in all windows")
     if period["days"] is not None:
-        each = f"each of at least {period['days']:g} days: {of_periods(found)}"
+        each = f"each of at least {period['days']:g} days: {of_periods(budget, books)}"
         lines.append(f"  period {period['number']}, since {period['since']}, {each}")
     return lines
 

@@ -186,6 +186,15 @@ def test_a_budget_that_holds_less_than_was_spent_is_not_opened(url: str) -> None
     ledger.create(budget("0.5"))
 
 
+def test_gaussian_charges_need_a_budget_with_a_delta(url: str) -> None:
+    ledger = Ledger(url)
+    ledger.create(budget("2", "1e-6", unit="user"))
+    ledger.charge(request("a", unit="user", cost=Cost.gaussian(Fraction(1, 10), Fraction(1, 10**7))))
+    with refused("delta", "must be given: what dataset plays has spent has only rhos"):
+        ledger.create(budget("1000"))
+    ledger.create(budget("2", "1e-6"))
+
+
 def test_a_year_of_weekly_shares_fits_exactly(url: str) -> None:
     """52 releases at the zCDP share, 3.18 times what adding up would allow; the 53rd is refused."""
     ledger = Ledger(url)

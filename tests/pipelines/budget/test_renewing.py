@@ -186,3 +186,19 @@ def test_a_renewal_is_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> Non
     assert set(found) == {"charges", "renewals"}
     [renewed] = found["renewals"]
     assert (renewed["privacy_unit"], renewed["days"]) == ("user", 365)
+
+
+def test_what_was_adopted_beyond_a_budget_counts_in_all_its_periods(tmp_path: Path) -> None:
+    """Three times as much as one period holds, and one period more."""
+    lost, found = (Ledger(f"sqlite:///{tmp_path}/{name}.db") for name in ("lost", "found"))
+    for ledger, epsilon in ((lost, 0.3), (found, 0.1)):
+        ledger.create(Budget.of("plays", Fraction(str(epsilon)), 0, unit="user"))
+    for name in "abc":
+        lost.charge(request(name, PURE))
+    assert len(found.adopt(lost.read().charges)) == 3
+    let_pass(f"sqlite:///{tmp_path}/found.db", YEAR)
+    found.renew("plays", "user", YEAR)
+    found.charge(request("d", PURE))
+    books = found.read()
+    told = sentence(books.budgets[0], books)
+    assert told.endswith("in the 2 so far by epsilon 0.4, delta 0, since more was adopted."), told

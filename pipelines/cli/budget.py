@@ -9,7 +9,7 @@ from decimal import ROUND_FLOOR
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from private_topk.pipelines.budget.accounting import Books, Budget, Entry, most
+from private_topk.pipelines.budget.accounting import ADOPTED, Books, Budget, Entry, most
 from private_topk.pipelines.budget.ahead import told_ahead
 from private_topk.pipelines.budget.composition import UNITS, check_windows
 from private_topk.pipelines.budget.statement import in_numbers, of_periods, statement
@@ -146,6 +146,8 @@ def _adopt(arguments: Namespace, others: list[str]) -> bool:
         print(f"adopted {printable(entry.release_id)}: {entry.windows.summary()}")
     rest = "; the others were charged before" if len(adopted) < len(published) else ""
     print(f"{len(adopted)} of {len(published)} releases adopted{rest}\n")
+    if all(entry.outcome == ADOPTED for entry in books.charges):
+        print("All that this ledger knows was adopted: releases in other folders, or without files, are missing\n")
     for budget in books.budgets:
         print("\n".join(_lines(budget, books)) + "\n")
     return True

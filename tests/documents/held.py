@@ -67,7 +67,11 @@ def a_ranking_and_a_new_ledger(world: World) -> None:
 
 
 OPERATIONS = [
-    Held("$ private-topk budget adopt", before=a_ranking_and_a_new_ledger, says="1 of 1 releases adopted\n\nplays: "),
+    Held(
+        "$ private-topk budget adopt",
+        before=a_ranking_and_a_new_ledger,
+        says="1 of 1 releases adopted\n\nAll that this ledger knows was adopted: releases in other folders",
+    ),
 ]
 API = [Held("from private_topk import Period", "python", before=rows_of_drinks, after=ranked("ranking.csv", 4 * 3))]
 

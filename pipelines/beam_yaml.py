@@ -34,7 +34,7 @@ class RankRows(beam.PTransform):
     `rank` is the `PrivateTopK` of its parameters, such as for `Request.of`.
 
     Args:
-        epsilon: the budget.
+        epsilon: the budget of each ranking: a user of several groups, or with `overall`, costs it as often.
         mechanism: its name, such as joint, or your own as module:Class; by default one is chosen (docs/choosing.md).
         k: how many items; leave it out for private partition selection, by weighted-gaussian.
         domain: the public list of items, the path of a file of them that workers read again, or a list for each group

@@ -610,7 +610,7 @@ _BUDGET = _section(
         )
         | {
             _CREATE: "the unit that the total protects (default: user-window)",
-            "budget renew": "which budget (default: user-window)",
+            "budget renew": "which budget (default: the only one, or user-window)",
         },
         OneOf("user-window", "user"),
         field="budget.privacy_unit",

@@ -38,6 +38,8 @@ from private_topk.transforms.errors import (
 )
 from private_topk.transforms.history import Step
 from private_topk.transforms.mechanisms import Mechanism
+from private_topk.transforms.mechanisms.choice import noise_told, reach_of
+from private_topk.transforms.metric import USERS
 from private_topk.transforms.stated import number
 from private_topk.transforms.windows import Period
 
@@ -209,7 +211,10 @@ class Report:
             quote, other = self.account.books.quote, replace(self, question=self.question.with_mechanism("peeling"))
             used, less = quote(request), quote(other.request(request.fingerprint))
             if isinstance(used, Fraction) and isinstance(less, Fraction) and used > 2 * less:
-                return f"by `peeling` {float(less):.1%} would be used and not {float(used):.1%}, with more noise"
+                asked = self.question.asked
+                reach = reach_of(other.question.top_k.mechanism, asked.k, asked.domain.size or None) or 0.0
+                noise = noise_told(reach, None if asked.score == USERS else asked.score.unit)
+                return f"by `peeling`, where {noise}, {float(less):.1%} would be used and not {float(used):.1%}"
         return ""
 
     def _fingerprint(self) -> str:

@@ -301,7 +301,11 @@ class _Running:
 @contextmanager
 def _unlogged() -> Iterator[None]:
     """Inside, Beam does not log what workers in this process raise, with a handler that kept the stderr of before."""
-    logger, nothing = logging.getLogger("apache_beam.runners.common"), logging.Filter("nothing is called so")
+    logger = logging.getLogger("apache_beam.runners.common")
+
+    def nothing(_: logging.LogRecord) -> bool:
+        return False
+
     logger.addFilter(nothing)
     try:
         yield

@@ -70,7 +70,8 @@ def expansion_service(port: int) -> Iterator[str]:
     address = f"127.0.0.1:{port}"
     # A worker whose runner was killed calls it ever more rarely. By default a worker of a new runner at the same port
     # shares its connection, so it would wait for minutes, and fail.
-    GRPCChannelFactory.DEFAULT_OPTIONS.append(("grpc.use_local_subchannel_pool", 1))
+    own_connections = ("grpc.use_local_subchannel_pool", 1)
+    GRPCChannelFactory.DEFAULT_OPTIONS.append(own_connections)
     files: Any = BeamFilesystemHandler(None).file_reader
     beam_expansion_api_pb2_grpc.add_ExpansionServiceServicer_to_server(RankRowsExpansion(address), server)
     beam_artifact_api_pb2_grpc.add_ArtifactRetrievalServiceServicer_to_server(ArtifactRetrievalService(files), server)
@@ -81,3 +82,4 @@ def expansion_service(port: int) -> Iterator[str]:
             yield address
         finally:
             server.stop(1)
+            GRPCChannelFactory.DEFAULT_OPTIONS.remove(own_connections)

@@ -54,8 +54,9 @@ class PrivateTopK(beam.PTransform):
         k: how many items; None for all above the threshold of a mechanism for private partition selection, such as
             "weighted-gaussian".
         mechanism: how to draw them: an object such as `Joint(epsilon=1.0)`, or a name such as "joint" with `epsilon`.
-            Its epsilon and delta are the cost of every window. By default one that applies is chosen by the arguments
-            alone (docs/choosing.md).
+            Its epsilon and delta are the cost of every ranking: a user of several groups of a window, or with
+            `overall`, costs them as often. By default one that applies is chosen by the arguments alone
+            (docs/choosing.md).
         domain: the public list of items, which must not come from the elements: a list, a column, a frame of one, or
             the path of a file, which workers read again; consecutive integers, as a `RangeDomain`; or
             `UnknownDomain()`.
@@ -240,6 +241,7 @@ class RankBlocks(beam.PTransform):
             "epsilon": spec.epsilon(),
             "epsilon_of_counts": spec.publish_counts and spec.publish_counts.epsilon,
             "delta": spec.delta(),
+            "rankings_of_a_user": each if (each := spec.rankings_of_a_user()) > 1 else None,
             "domain": spec.domain.summary(),
             "period": period and f"{len(period)} windows, {utc_text(period.start)} to {utc_text(period.end)}",
             "groups": spec.groups and spec.groups.size,

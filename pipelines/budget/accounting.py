@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import ROUND_FLOOR, ROUND_HALF_EVEN
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -269,6 +271,8 @@ class Budget:
         Args:
             releases: what each of so many equal ones may spend.
         """
+        if not self.fits(spent):
+            return Cost.sum([])
         rest, rho = (self.kept - spent.zcdp_delta) / releases, (self.rho - spent.rho) / releases
         added = (self.total.epsilon - spent.epsilon) / releases if spent.adds_up else Fraction(0)
         least = Fraction(1, 2**100)
@@ -304,13 +308,22 @@ class BudgetUsage:
 
 def budget_usage(budget: Budget, books: Books) -> BudgetUsage:
     """The charges of a dataset that count against one of its budgets: those of the current period."""
+    *before, current = charges_by_period(budget, books)
+    if not before:
+        return BudgetUsage(current, 1, budget.created, None)
+    last = _renewals(budget, books)[-1]
+    return BudgetUsage(current, len(before) + 1, last.began, last.length)
+
+
+def charges_by_period(budget: Budget, books: Books) -> list[list[Entry]]:
+    """The charges of a dataset that count against one of its budgets, of every period, the current one last."""
     charges = [entry for entry in books.charges if entry.dataset == budget.dataset]
-    renewals = [each for each in books.renewals if (each.dataset, each.unit) == (budget.dataset, budget.unit)]
-    if not renewals:
-        return BudgetUsage(charges, 1, budget.created, None)
-    last = renewals[-1]
-    current = [entry for entry in charges if entry.id > last.last_charge]
-    return BudgetUsage(current, len(renewals) + 1, last.began, last.length)
+    bounds = [-math.inf, *(each.last_charge for each in _renewals(budget, books)), math.inf]
+    return [[entry for entry in charges if after < entry.id <= last] for after, last in pairwise(bounds)]
+
+
+def _renewals(budget: Budget, books: Books) -> list[Renewal]:
+    return [each for each in books.renewals if (each.dataset, each.unit) == (budget.dataset, budget.unit)]
 
 
 def heaviest(budget: Budget, charges: Sequence[Charge], near: Windows | None = None) -> list[tuple[int, Cost]]:
@@ -417,5 +430,7 @@ def _nearest(value: Fraction, digits: int) -> str:
 
 def _remedy(left: Fraction) -> str:
     if left > 0:
-        return f"One pure release of epsilon {number(left, rounding=ROUND_FLOOR)} fits: ask for less, or fewer windows"
+        return (
+            f"It holds a pure release of epsilon {number(left, rounding=ROUND_FLOOR)}: ask for less, or fewer windows"
+        )
     return "Nothing is left; `private-topk budget history` lists what was spent"

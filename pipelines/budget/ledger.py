@@ -220,15 +220,14 @@ class Ledger:
                 which = verbatim(f"dataset {budget.dataset} has a {budget.unit} budget already")
                 raise InvalidArgument("", f"{which}: it cannot be changed, since releases were promised under it")
             spent = Cost.sum(heaviest(budget, budget_usage(budget, books).charges))
-            if (
-                used := budget.used(spent)
-            ) > 1:  # each release is charged to all budgets of its dataset: none would fit
+            if not budget.fits(
+                spent
+            ):  # every release is charged to all budgets of its dataset: none would fit any more
                 what = verbatim(f"what dataset {budget.dataset} has spent")
                 if not spent.adds_up and not budget.rho:
-                    raise InvalidArgument(
-                        "delta", f"must be given: {what} has only rhos", "Gaussian noise and its like"
-                    )
-                raise InvalidArgument("epsilon", f"must hold {what}, which is {float(used):.1%} of it", "give more")
+                    raise InvalidArgument("delta", f"must be given: of {what} only the rhos add up")
+                used = f"{float(budget.used(spent)):.1%}"
+                raise InvalidArgument("epsilon", f"must hold {what}, which is {used} of it", "give more")
             connection.add(replace(budget, created=_stamp(connection.now())))
 
     def budget(self, dataset: str, unit: str) -> Budget:

@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
-from private_topk.pipelines.budget.accounting import Books, Budget, budget_usage, heaviest, most, most_by_kind
+from private_topk.pipelines.budget.accounting import (
+    Books,
+    Budget,
+    budget_usage,
+    charges_by_period,
+    heaviest,
+    most,
+    most_by_kind,
+)
 from private_topk.pipelines.budget.ahead import reports_ahead
 from private_topk.pipelines.budget.composition import UNITS, rounded_down
 from private_topk.pipelines.budget.sharing import over_windows
@@ -18,7 +25,6 @@ from private_topk.transforms.mechanisms.exact.accounting import largest
 from private_topk.transforms.stated import number
 
 _DAY = timedelta(days=1)
-_OF_ALL = ("epsilon", "delta")
 
 
 def statement(budget: Budget, books: Books, remaining: int | None = None, k: int | None = None) -> dict[str, Any]:
@@ -128,19 +134,17 @@ def sentence(budget: Budget, books: Books) -> str:
 
 def of_periods(budget: Budget, books: Books) -> str:
     """What protects a user of all periods of a renewed budget. Where more was adopted than one held, that counts."""
-    charges = [entry for entry in books.charges if entry.dataset == budget.dataset]
-    renewed = [
-        each.last_charge for each in books.renewals if (each.dataset, each.unit) == (budget.dataset, budget.unit)
-    ]
-    held = []
-    for after, last in pairwise([0, *renewed, max([0, *renewed, *(entry.id for entry in charges)])]):
-        spent = Cost.sum(heaviest(budget, [entry for entry in charges if after < entry.id <= last]))
-        held.append(budget.total if budget.used(spent) <= 1 else budget.guarantee(spent))
-    most = {name: sum(max(getattr(one, name), getattr(budget.total, name)) for one in held) for name in _OF_ALL}
-    more = "" if all(one == budget.total for one in held) else ", since more was adopted"
-    return (
-        f"a user in n periods is protected by n times the total, in the {len(held)} so far by {in_numbers(most)}{more}"
+    spent = [Cost.sum(heaviest(budget, charges)) for charges in charges_by_period(budget, books)]
+    held = [budget.total if budget.fits(each) else budget.guarantee(each) for each in spent]
+    in_all = in_numbers(
+        {
+            "epsilon": sum((max(each.epsilon, budget.total.epsilon) for each in held), Fraction(0)),
+            "delta": sum((max(each.delta, budget.total.delta) for each in held), Fraction(0)),
+        }
     )
+    if not all(map(budget.fits, spent)):
+        return f"a user in all {len(held)} periods so far is protected by {in_all}, since more was adopted"
+    return f"a user in n periods is protected by n times the total, in the {len(held)} so far by {in_all}"
 
 
 def in_numbers(stated: dict[str, Fraction]) -> str:

@@ -186,7 +186,7 @@ def test_a_choice_that_takes_most_of_a_ledger_by_rho_is_told_with_what_would_tak
     again = command("run", *asked, "--dry-run")
     for done, tells in ((named, False), (checked, bool(delta)), (made, bool(delta)), (again, False)):
         assert done.status == 0, done
-        assert ("by `peeling` 5.1% would be used and not 16.7%" in f"{done.out}{done.err}") == tells, done
+        assert ("users, 5.1% would be used and not 16.7%" in f"{done.out}{done.err}") == tells, done
 
 
 def test_a_notebook_is_charged_once() -> None:

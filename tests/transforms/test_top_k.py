@@ -422,3 +422,5 @@ def test_a_runners_page_shows_what_is_drawn(domain: Any, words: str) -> None:  #
         "max_value": "60",
         "period": "2 windows, 2026-01-05T00:00:00Z to 2026-01-19T00:00:00Z",
     }
+    overall = PrivateTopK(k=2, epsilon=1, domain=["a", "b"], groups=["DE", "FR"], overall=True)
+    assert overall.display_data()["rankings_of_a_user"] == 2, "each of which has the epsilon"

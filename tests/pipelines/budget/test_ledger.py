@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -32,7 +33,7 @@ def test_charges_until_the_budget_is_spent_and_shows_the_arithmetic(url: str) ->
     for report, used in [("a", 0.25), ("b", 0.5), ("c", 0.75)]:
         assert ledger.charge(request(report)).used == used
     with refused(
-        "", "adding up epsilon: 0.75 spent + 0.5 asked = 1.25, over 1", "One pure release of epsilon 0.25 fits"
+        "", "adding up epsilon: 0.75 spent + 0.5 asked = 1.25, over 1", "It holds a pure release of epsilon 0.25"
     ):
         ledger.charge(request("d", 0.5))
     assert ledger.charge(request("d")).used == 1
@@ -190,7 +191,7 @@ def test_gaussian_charges_need_a_budget_with_a_delta(url: str) -> None:
     ledger = Ledger(url)
     ledger.create(budget("2", "1e-6", unit="user"))
     ledger.charge(request("a", unit="user", cost=Cost.gaussian(Fraction(1, 10), Fraction(1, 10**7))))
-    with refused("delta", "must be given: what dataset plays has spent has only rhos"):
+    with refused("delta", "must be given: of what dataset plays has spent only the rhos add up"):
         ledger.create(budget("1000"))
     ledger.create(budget("2", "1e-6"))
 
@@ -205,8 +206,11 @@ def test_a_year_of_weekly_shares_fits_exactly(url: str) -> None:
     for week in range(52):
         used = ledger.charge(request(f"week {week}", float(share.epsilon), weeks(1, week), unit="user")).used
         if week == 25:  # epsilons alone would leave nothing
-            with refused("", "over 1", "One pure release of epsilon 0.15"):
+            with refused("", "over 1") as caught:
                 ledger.charge(request("much", 2.0, weeks(1, 26), unit="user"))
+            [fits] = re.findall(r"It holds a pure release of epsilon (0\.15\d*):", str(caught.value))
+            less = Cost(Fraction(fits), Fraction(0))
+            assert ledger.quote(request("less", windows=weeks(1, 26), unit="user", cost=less)) > Fraction(0.999)
     assert 0.999999 < used <= 1
     with refused("", "adding up rho:", "asked =", ", over 0.0229348 (zCDP"):
         ledger.charge(request("week 53", float(share.epsilon), weeks(1, 52), unit="user"))

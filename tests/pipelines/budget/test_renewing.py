@@ -201,4 +201,6 @@ def test_what_was_adopted_beyond_a_budget_counts_in_all_its_periods(tmp_path: Pa
     found.charge(request("d", PURE))
     books = found.read()
     told = sentence(books.budgets[0], books)
-    assert told.endswith("in the 2 so far by epsilon 0.4, delta 0, since more was adopted."), told
+    assert told.endswith(
+        "; a user in all 2 periods so far is protected by epsilon 0.4, delta 0, since more was adopted."
+    ), told

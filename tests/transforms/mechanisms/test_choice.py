@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from private_topk.pipelines.preview.compare import alternatives
 from private_topk.pipelines.question import Question
 from private_topk.transforms.domain import RangeDomain, UnknownDomain
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, make_mechanism
+from private_topk.transforms.mechanisms.choice import _REACH as REACH
 from private_topk.transforms.mechanisms.choice import choose
 from private_topk.transforms.spec import TopK
 from tests.pipelines.shapes import looked, zipf
@@ -95,6 +98,25 @@ def test_amounts_are_ranked_by_the_same_rule() -> None:
 def test_the_order_of_what_is_offered_does_not_matter() -> None:
     some = offered(20, 1.0, delta=1e-6, max_items_per_user=30)
     assert len({choose(order, 20, ITEMS) for order in (some, some[::-1], some[7:] + some[:7])}) == 1
+
+
+LAWS: dict[str, tuple[Callable[[float], float], float]] = {
+    "exponential": (lambda x: -math.expm1(-max(x, 0)), math.log(2)),
+    "laplace": (lambda x: 1 - math.exp(-x) / 2 if x > 0 else math.exp(x) / 2, 0),
+    "gumbel": (lambda x: math.exp(-math.exp(-x)), -math.log(math.log(2))),
+    "logistic": (lambda x: 1 / (1 + math.exp(-x)), 0),
+    "half-logistic": (lambda x: math.tanh(max(x, 0) / 2), math.log(3)),
+    "gaussian": (NormalDist().cdf, 0),
+}
+"""The distribution function and the median of every noise."""
+
+
+@pytest.mark.parametrize("noise", REACH)
+def test_a_told_reach_holds_99_of_100_noises(noise: str) -> None:
+    """As a sign-off sheet says it, also where the number is rounded by a twentieth; one in 1,000 reaches above it."""
+    reach, (below, median) = REACH[noise], LAWS[noise]
+    assert 1 - below(median + reach) == pytest.approx(0.001, rel=1e-4)
+    assert below(median + 0.95 * reach) - below(median - 0.95 * reach) > 0.99
 
 
 def test_a_choice_among_no_applicable_mechanisms_is_refused() -> None:

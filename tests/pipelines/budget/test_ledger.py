@@ -187,6 +187,12 @@ def test_a_budget_that_holds_less_than_was_spent_is_not_opened(url: str) -> None
     ledger.create(budget("0.5"))
 
 
+def test_nothing_is_left_of_a_budget_whose_delta_was_adopted_away() -> None:
+    """Though its epsilon and its rho are hardly touched."""
+    spent = Cost(Fraction(1, 10), Fraction(2, 10**6), Fraction(1, 800), Fraction(2, 10**6))
+    assert not budget("1", "1e-6").fits(spent) and budget("1", "1e-6").left(spent).epsilon == 0
+
+
 def test_gaussian_charges_need_a_budget_with_a_delta(url: str) -> None:
     ledger = Ledger(url)
     ledger.create(budget("2", "1e-6", unit="user"))

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from private_topk.pipelines.budget.accounting import budget_usage
 from private_topk.pipelines.budget.ahead import told_ahead
-from private_topk.pipelines.budget.statement import of_periods, statement
+from private_topk.pipelines.budget.statement import of_periods
 from private_topk.pipelines.progress import HAVE_CLOSED
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.manifest import Manifest, PrivacyFacts, Window, series_difference
@@ -182,7 +183,6 @@ def fits(account: Account, used: object, question: Question) -> str:
     """
     unit = question.privacy_unit
     budget, books = account.budget(unit), account.books.read(account.dataset)
-    period = statement(budget, books)["period"]
+    usage = budget_usage(budget, books)
     told = f"fits; {float(used):.1%} of the {unit} budget would be used" if isinstance(used, Fraction) else "fits"
-    renewed = f", in its period {period['number']}: {of_periods(budget, books)}"
-    return f"{told}{renewed}" if period["days"] is not None else told
+    return told if usage.length is None else f"{told}, in its period {usage.period}: {of_periods(budget, books)}"

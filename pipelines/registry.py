@@ -17,7 +17,8 @@ from private_topk.pipelines.sources.clock import this_moment
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files
 from private_topk.pipelines.sources.folder import Folder
-from private_topk.pipelines.sources.kafka import Kafka, KafkaTopic
+from private_topk.pipelines.sources.kafka import Kafka
+from private_topk.pipelines.sources.kafka_topic import KafkaTopic
 from private_topk.pipelines.sources.pubsub import PubSub
 from private_topk.pipelines.sources.source import Source
 from private_topk.transforms.errors import InvalidArgument, verbatim

@@ -13,7 +13,7 @@ import apache_beam as beam
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.run_state import RunState
 from private_topk.pipelines.sinks.sink import Sink, refuse_read
-from private_topk.pipelines.sources.kafka import KafkaTopic
+from private_topk.pipelines.sources.kafka_topic import KafkaTopic
 from private_topk.pipelines.sources.pubsub import check_google, resource
 from private_topk.transforms.errors import crosses
 from private_topk.transforms.release import Ranking, Release

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from benchmarks.servers.kafka import create_topic, send
-from private_topk.pipelines.sources.kafka import KafkaTopic, patiently
+from private_topk.pipelines.sources.kafka_topic import KafkaTopic, patiently
 from tests.pipelines.support import command
 from tests.runners.servers import running
 

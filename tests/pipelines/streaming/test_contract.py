@@ -17,7 +17,8 @@ from confluent_kafka import TopicPartition
 from benchmarks.servers.kafka import main
 from private_topk.pipelines.sinks.messages import ToKafka
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.pipelines.sources.kafka import Kafka, KafkaTopic
+from private_topk.pipelines.sources.kafka import Kafka
+from private_topk.pipelines.sources.kafka_topic import KafkaTopic
 from private_topk.pipelines.sources.payloads import AvroPayload
 from private_topk.runners import Launch
 from private_topk.transforms.errors import InvalidArgument

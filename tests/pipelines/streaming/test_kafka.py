@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from benchmarks.servers.kafka import send
-from private_topk.pipelines.sources.kafka import KafkaTopic
+from private_topk.pipelines.sources.kafka_topic import KafkaTopic
 from private_topk.transforms.errors import InvalidArgument, Unreachable
 from tests.nightly import nightly
 from tests.pipelines.streaming.replay import (

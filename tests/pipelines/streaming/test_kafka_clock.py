@@ -17,17 +17,10 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from private_topk.pipelines.sources.clock import Clock
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.pipelines.sources.kafka import (
-    Extent,
-    GroupReader,
-    Kafka,
-    KafkaTopic,
-    Log,
-    Positions,
-    ReadPartitionsDoFn,
-    TopicFacts,
-    check_repeatable,
-)
+from private_topk.pipelines.sources.kafka import Kafka
+from private_topk.pipelines.sources.kafka_log import Extent, Log, check_repeatable
+from private_topk.pipelines.sources.kafka_reader import GroupReader, Positions, ReadPartitionsDoFn
+from private_topk.pipelines.sources.kafka_topic import KafkaTopic, TopicFacts
 from private_topk.pipelines.sources.payloads import JsonPayload
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.windows import Period

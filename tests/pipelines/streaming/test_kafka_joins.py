@@ -21,7 +21,9 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from private_topk.pipelines.release.input_record import InputRecord
 from private_topk.pipelines.sources.clock import Clock
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.pipelines.sources.kafka import KafkaTopic, Log, ReadPartitionsDoFn, extent_of
+from private_topk.pipelines.sources.kafka_log import Log, extent_of
+from private_topk.pipelines.sources.kafka_reader import ReadPartitionsDoFn
+from private_topk.pipelines.sources.kafka_topic import KafkaTopic
 from private_topk.pipelines.sources.payloads import JsonPayload
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.release import Release, ReleaseKey
@@ -308,7 +310,7 @@ def test_offsets_without_a_message_are_told_once(
 ) -> None:
     """Nobody can tell a transaction's end from a message that compaction took before it was ever read."""
     told: list[Any] = []
-    monkeypatch.setattr("private_topk.pipelines.sources.kafka.say", told.append)
+    monkeypatch.setattr("private_topk.pipelines.sources.kafka_reader.say", told.append)
     log = Log1(broker, f"gaps{transactional}", tmp_path, **{"message.timestamp.type": "LogAppendTime"})
     for part in range(3):
         log.send(rows_of([part], 5), transactional)

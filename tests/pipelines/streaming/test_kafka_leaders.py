@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, TopicPartition
 
-from private_topk.pipelines.sources import kafka
+from private_topk.pipelines.sources import kafka_reader, kafka_topic
 from private_topk.pipelines.sources.clock import Clock
 from private_topk.pipelines.sources.columns import Columns
-from private_topk.pipelines.sources.kafka import GroupReader, Log, ReadPartitionsDoFn, extent_of
+from private_topk.pipelines.sources.kafka_log import Log, extent_of
+from private_topk.pipelines.sources.kafka_reader import GroupReader, ReadPartitionsDoFn
 from private_topk.pipelines.sources.payloads import JsonPayload
 from tests.pipelines.streaming import turns
 from tests.pipelines.streaming.turns import Reading, short_windows
@@ -101,7 +102,7 @@ def reading(broker: Broker, monkeypatch: pytest.MonkeyPatch, behind: float, kind
         broker.now += seconds
 
     clock = SimpleNamespace(time=lambda: broker.now, monotonic=lambda: broker.now, sleep=pause)
-    for module in (kafka, turns):
+    for module in (kafka_reader, turns):
         monkeypatch.setattr(module, "time", clock)
     group = tuple(range(len(broker.logs)))
     log = Log(broker, dict.fromkeys(group, 0), behind)
@@ -151,7 +152,7 @@ def test_errors_are_waited_out_for_half_a_minute(knows_the_end: bool, monkeypatc
 def test_a_topic_that_is_away_is_told_once_and_again_when_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """When it comes back it answers on and off for some seconds: that is one outage, of its whole length."""
     told: list[Any] = []
-    monkeypatch.setattr(kafka, "say", told.append)
+    monkeypatch.setattr(kafka_reader, "say", told.append)
     broker = Broker(1, partitions=1)
     live = reading(broker, monkeypatch, 1.0)
     for broker.silent in (0.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0):
@@ -169,7 +170,7 @@ def test_a_topic_that_is_away_is_told_once_and_again_when_it_is_back(monkeypatch
 def test_a_partition_that_holds_windows_is_named_once(kind: str, wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And no other: rows come to partition 0 all the time, and partition 1 is silent, or has an open transaction."""
     told: list[str] = []
-    monkeypatch.setattr(kafka, "say", told.append)
+    monkeypatch.setattr(kafka_reader, "say", told.append)
     broker = Broker(1, partitions=2)
     hidden = 1 if kind == "log" else 0
     monkeypatch.setattr(
@@ -192,9 +193,9 @@ def test_a_partition_without_an_answer_is_not_entered_at_its_end(monkeypatch: py
     broker.now += LAG
     answers = [SimpleNamespace(error=NO_LEADER, offset=-1001), SimpleNamespace(error=None, offset=0)]
     broker.offsets_for_times = lambda places, timeout: [answers.pop(0)]
-    monkeypatch.setattr(kafka, "_PAUSE", 0.0)
+    monkeypatch.setattr(kafka_topic, "_PAUSE", 0.0)
     assert extent_of(broker, broker, 0, int(START * 1000)).begin == 0 and not answers
-    monkeypatch.setattr(kafka, "_SETTLED", 0.01)
+    monkeypatch.setattr(kafka_topic, "SETTLED", 0.01)
     broker.silent = 1.0
     with refused("input", "kafka://recorded/topic does not answer:") as refusal:
         extent_of(broker, broker, 0, None)

@@ -28,7 +28,7 @@ from private_topk.pipelines.sources.kafka_log import (
     lost,
     not_joined,
 )
-from private_topk.pipelines.sources.kafka_topic import BATCH, PATIENCE, WAIT
+from private_topk.pipelines.sources.kafka_topic import BATCH, PATIENCE, WAIT, patiently
 from private_topk.pipelines.sources.payloads import Decoder, Payload
 from private_topk.runners import Line, say
 from private_topk.transforms.completeness import BlockChecksums, SentChecksums
@@ -325,8 +325,7 @@ class GroupReader:
                 self._troubled = None
                 self._hears(True)
             elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
-                if self._log.id and self._topic.id() != self._log.id:
-                    raise another(self._topic)
+                self.check_topic()
                 raise lost(self._topic)
             else:  # a partition has no leader for a while when another broker takes over
                 self._hears(False)
@@ -401,23 +400,28 @@ class GroupReader:
 
     def check_topic(self) -> None:
         """Raise InvalidArgument if the topic is not the one of the launch, has more partitions by now or is compacted;
-        KafkaException if no broker answers, or the topic is gone.
+        Unreachable if no broker answers, or the topic is gone.
         """
-        from confluent_kafka import KafkaException
-
-        metadata = self._observer.list_topics(self._topic.topic, timeout=PATIENCE).topics[self._topic.topic]
-        if metadata.error is not None:
-            raise KafkaException(metadata.error)
-        if len(metadata.partitions) > len(self._log.begin):
+        partitions, id = patiently(self._topic, self._found)
+        if partitions > len(self._log.begin):
             raise InvalidArgument(
                 "",
                 f"{self._topic.uri} was given more partitions, which are not read",
                 "start again with the same arguments: then all of them are",
             )
-        if self._log.id and self._topic.id() != self._log.id:
+        if id != self._log.id:
             raise another(self._topic)
         settings = self._topic.settings_of("topic", self._topic.topic)
         check_not_compacted(self._topic, settings.get("cleanup.policy", ""))
+
+    def _found(self) -> tuple[int, str]:
+        """How many partitions the topic has, and its id if its broker gave one at the launch. Raises KafkaException."""
+        from confluent_kafka import KafkaException
+
+        metadata = self._observer.list_topics(self._topic.topic, timeout=PATIENCE).topics[self._topic.topic]
+        if metadata.error is not None:
+            raise KafkaException(metadata.error)
+        return len(metadata.partitions), self._log.id and self._topic.id()
 
     def open_record(self) -> None:
         """Look up what is on record, and write down that the topic is read. Raise InvalidArgument if another was."""

@@ -209,3 +209,27 @@ def test_a_log_that_was_cut_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker, "consume", lambda most, wait: [SimpleNamespace(error=lambda: lost)])
     with refused("", "by a broker that took over with less"):
         reader.read((7,))
+
+
+def test_a_topic_that_is_gone_before_another_of_its_name_is_there_is_told_as_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever deletes a topic makes it again a moment later: a worker that asks in between must not end with "unknown
+    topic", which says nothing about the rows of the release.
+    """
+    broker = Broker(1, partitions=1)
+    reader = GroupReader(Log(broker, {0: 0}, 0.0, id="first"), (0,), Clock("log", short_windows(START, 3, 1)))
+    gone, there = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), broker.list_topics("topic", 1)
+    none = SimpleNamespace(topics={"topic": SimpleNamespace(partitions={}, error=gone)})
+    answers = [none, none, there, there]
+    monkeypatch.setattr(broker, "list_topics", lambda topic, timeout: answers.pop(0))
+    ids: list[Any] = [KafkaException(gone), "second"]
+    monkeypatch.setattr(broker, "id", lambda: given if isinstance(given := ids.pop(0), str) else _raise(given), False)
+    monkeypatch.setattr(kafka_topic, "_PAUSE", 0.0)
+    with refused("", "was deleted and created again since this release began"):
+        reader.check_topic()
+    assert not answers and not ids
+
+
+def _raise(error: Exception) -> str:
+    raise error

@@ -28,7 +28,7 @@ from private_topk.pipelines.sources.kafka_log import (
     lost,
     not_joined,
 )
-from private_topk.pipelines.sources.kafka_topic import BATCH, PATIENCE, WAIT, patiently
+from private_topk.pipelines.sources.kafka_topic import ANSWERED, BATCH, PATIENCE, WAIT, patiently
 from private_topk.pipelines.sources.payloads import Decoder, Payload
 from private_topk.runners import Line, say
 from private_topk.transforms.completeness import BlockChecksums, SentChecksums
@@ -128,6 +128,7 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
             pausing = not batches or time.monotonic() > deadline
             if pausing and self._clock.by_rows:
                 reader.check_rest(positions, quiet)
+                reader.look_up()
             elif pausing:
                 positions = self._up_to_date(reader, group, positions, quiet, int((polled - self._log.behind) * 1e6))
             blocks: list[pa.RecordBatch] = []
@@ -296,6 +297,7 @@ class GroupReader:
         self._answering: float | None = None
         self._held_since: dict[int, float] = {}
         self._told: set[int] = set()
+        self._looked = time.monotonic()
 
     def close(self) -> None:
         self._consumer.close()
@@ -402,7 +404,24 @@ class GroupReader:
         """Raise InvalidArgument if the topic is not the one of the launch, has more partitions by now or is compacted;
         Unreachable if no broker answers, or the topic is gone.
         """
-        partitions, id = patiently(self._topic, self._found)
+        self._check(*patiently(self._topic, self._found))
+
+    def look_up(self) -> None:
+        """Check the topic once a minute, where nothing else asks for it: a client is not told that one was deleted."""
+        from confluent_kafka import KafkaException
+
+        if time.monotonic() - self._looked < _HELD:
+            return
+        self._looked = time.monotonic()
+        try:
+            found = self._found()
+        except KafkaException:
+            self._hears(False)
+            return
+        self._hears(True)
+        self._check(*found)
+
+    def _check(self, partitions: int, id: str) -> None:
         if partitions > len(self._log.begin):
             raise InvalidArgument(
                 "",
@@ -418,7 +437,7 @@ class GroupReader:
         """How many partitions the topic has, and its id if its broker gave one at the launch. Raises KafkaException."""
         from confluent_kafka import KafkaException
 
-        metadata = self._observer.list_topics(self._topic.topic, timeout=PATIENCE).topics[self._topic.topic]
+        metadata = self._observer.list_topics(self._topic.topic, timeout=ANSWERED).topics[self._topic.topic]
         if metadata.error is not None:
             raise KafkaException(metadata.error)
         return len(metadata.partitions), self._log.id and self._topic.id()

@@ -31,7 +31,7 @@ _SEVERE = 2
 SETTLED = 30.0  # within which another broker has taken over a partition
 PATIENCE = 30.0  # for which a reader tolerates errors
 WAIT = 0.2  # for messages
-_ANSWERED = 5.0  # within which a broker answers a request
+ANSWERED = 5.0  # within which a broker answers a request
 _HEARD, _PAUSE = 1.0, 0.1  # within which a broker learns of a new topic, and between two tries
 _LAG = 30.0  # for which a broker may hold a message back, by its default
 
@@ -137,7 +137,7 @@ class KafkaTopic:
         from confluent_kafka.admin import AdminClient
 
         admin = AdminClient(self.client())  # kept until the answer has come
-        asked = admin.describe_topics(TopicCollection([self.topic]), request_timeout=_ANSWERED)
+        asked = admin.describe_topics(TopicCollection([self.topic]), request_timeout=ANSWERED)
         found = asked[self.topic].result().topic_id
         none = found is None or not (found.get_most_significant_bits() or found.get_least_significant_bits())
         return "" if none else str(found)
@@ -177,7 +177,7 @@ class KafkaTopic:
         """The metadata of the topic, with retries: a broker learns of a new topic a little after the controller."""
         deadline = time.monotonic() + _HEARD
         while True:
-            metadata = consumer.list_topics(self.topic, timeout=_ANSWERED).topics[self.topic]
+            metadata = consumer.list_topics(self.topic, timeout=ANSWERED).topics[self.topic]
             if metadata.partitions and metadata.error is None or time.monotonic() > deadline:
                 return metadata
             time.sleep(_PAUSE)
@@ -190,7 +190,7 @@ class KafkaTopic:
         resource = ConfigResource(ConfigResource.Type[kind.upper()], name)
         admin = AdminClient(self.client())
         try:
-            entries = admin.describe_configs([resource])[resource].result(_ANSWERED)
+            entries = admin.describe_configs([resource])[resource].result(ANSWERED)
         except (KafkaException, TimeoutError):
             return {}
         return {name: entry.value for name, entry in entries.items() if entry.value is not None}

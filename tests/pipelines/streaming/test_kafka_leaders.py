@@ -97,7 +97,7 @@ class Broker:
         return SimpleNamespace(topics={topic: SimpleNamespace(partitions=self.logs, error=None)})
 
 
-def reading(broker: Broker, monkeypatch: pytest.MonkeyPatch, behind: float, kind: str = "log") -> Reading:
+def reading(broker: Broker, monkeypatch: pytest.MonkeyPatch, behind: float, kind: str = "log", id: str = "") -> Reading:
     def pause(seconds: float) -> None:
         broker.now += seconds
 
@@ -105,7 +105,7 @@ def reading(broker: Broker, monkeypatch: pytest.MonkeyPatch, behind: float, kind
     for module in (kafka_reader, turns):
         monkeypatch.setattr(module, "time", clock)
     group = tuple(range(len(broker.logs)))
-    log = Log(broker, dict.fromkeys(group, 0), behind)
+    log = Log(broker, dict.fromkeys(group, 0), behind, id=id)
     period = short_windows(START + 5, 3, 10)
     return Reading(
         ReadPartitionsDoFn(log, Columns(time="time", time_unit="ms"), JsonPayload(), Clock(kind, period)), group
@@ -184,6 +184,34 @@ def test_a_partition_that_holds_windows_is_named_once(kind: str, wanted: str, mo
         live.turn()
     said = f"kafka://recorded/topic: for 60 s no message has come from partition 1, and windows wait for {wanted}"
     assert told == [said] and broker.now > START + 120
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "created anew"])
+def test_a_topic_that_is_deleted_in_a_quiet_hour_is_told(again: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client hears nothing of it, and by the clock "event" nothing else asks for the topic until a window closes."""
+    told: list[Any] = []
+    monkeypatch.setattr(kafka_reader, "say", told.append)
+    broker = Broker(1, partitions=1)
+    broker.id = lambda: "first"
+    live = reading(broker, monkeypatch, 1.0, "event", id="first")
+    for _ in range(60):
+        live.turn()
+        broker.now += 2.0
+    assert not told
+    if again:
+        broker.id = lambda: "second"
+        with refused("", "was deleted and created again since this release began"):
+            for _ in range(60):
+                live.turn()
+                broker.now += 2.0
+        return
+    gone = SimpleNamespace(partitions={}, error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+    monkeypatch.setattr(broker, "list_topics", lambda topic, timeout: SimpleNamespace(topics={"topic": gone}))
+    monkeypatch.setattr(broker, "consume", lambda most, wait: [])
+    for _ in range(60):
+        live.turn()
+        broker.now += 2.0
+    assert [line.facts["event"] for line in told] == ["away"]
 
 
 def test_a_partition_without_an_answer_is_not_entered_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:

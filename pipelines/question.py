@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from private_topk.pipelines.budget.composition import Share, Total, check_delta, check_epsilon
@@ -66,6 +67,8 @@ class Question:
     identity_tag: ClassVar[str] = "question"
     reveal_active_windows: ClassVar[bool] = False
     """Whether rows decide which windows are published: a report publishes those that are declared, or all rows."""
+    fields: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Columns are the source's, and in the fingerprint of what it reads."""
 
     asked: TopK
     period: Period | None = None

@@ -96,6 +96,11 @@ class ElementSchema:
         given = getattr(self, role)
         return (role,) if given is None else names_of(role, role, given, "field")
 
+    def renamed(self) -> dict[str, str | tuple[str, ...]]:
+        """The names of the fields of each role that is not the name of its field."""
+        fields = {role: self.names(role) for role in dict.fromkeys(self._roles)}
+        return {role: names[0] if len(names) == 1 else names for role, names in fields.items() if names != (role,)}
+
     @cached_property
     def _fields(self) -> tuple[tuple[str, str], ...]:
         """The role and the name of every field."""

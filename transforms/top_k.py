@@ -100,6 +100,8 @@ class PrivateTopK(beam.PTransform):
         columns: the names of the columns of items, and of those of groups, in the rows of a `Ranking`: `item` and
             `group`, or of several fields their own.
         top_k, period, release: what is drawn, in which windows, by which key: what a ledger is charged for.
+        fields: the names of the fields of elements that have a role under another name, for the ledger too: of other
+            fields of the same rows, an answer is another one.
 
     Guarantee: within a window, `mechanism`'s plus that of `publish_counts`, for one user's rows in that window; with
     `reveal_active_windows` only where others are active in the window as well. Rankings of several windows compose:
@@ -153,7 +155,7 @@ class PrivateTopK(beam.PTransform):
         check_columns("domain", items, spec.domain)
         if spec.groups is not None:
             check_columns("groups", schema.names("group"), spec.groups.labels)
-        self.columns = schema.published("item"), schema.published("group")
+        self.columns, self.fields = (schema.published("item"), schema.published("group")), schema.renamed()
         self.top_k, self.period, self.release = spec.over(period), period, release or Release.fresh()
         self.reveal_active_windows, self._schema, self._exact = reveal_active_windows, schema, exact_counters
         execution = Execution(shards, waits_for_timers=waits_for_timers)

@@ -70,6 +70,9 @@ class Drawn(Protocol):
     @property
     def reveal_active_windows(self) -> bool: ...
 
+    @property
+    def fields(self) -> Mapping[str, Any]: ...
+
 
 @dataclass(frozen=True)
 class Request:
@@ -145,7 +148,7 @@ class Request:
             release_id=release.id,
             key_id=release.key.key_id() if key_id is None else key_id,
             fingerprint=fingerprint,
-            parameters={**top_k.parameters(), **parameters, "draws": DRAWS},
+            parameters={**top_k.parameters(), **ranking.fields, **parameters, "draws": DRAWS},
             windows=Windows.of(period),
             cost=cost_of(top_k),
             rows=rows,

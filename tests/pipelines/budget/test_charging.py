@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from private_topk import Groups, Period, PrivateTopK, Release, ReleaseKey
+from private_topk import Amounts, Groups, Period, PrivateTopK, Release, ReleaseKey
 from private_topk.pipelines import cli
 from private_topk.pipelines.budget import Account, Budget, Cost, Ledger, Request, Total, Windows, charge, charge_all
 from private_topk.pipelines.question import Question
@@ -101,6 +101,28 @@ def test_a_ranking_of_a_pipeline_costs_all_that_one_user_can_change(monkeypatch:
     for drawn_anew in ({}, {"release": Release(ReleaseKey.fresh(), "a")}):
         with refused("release", "must have a key and an id that stay, or calling again is charged again"):
             Request.of(PrivateTopK(k=1, epsilon=1.0, domain=domain, **drawn_anew), **facts)
+
+
+def test_another_field_of_the_same_rows_is_another_question(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is bought and what is sent back are two rankings of one table: the second is no repeat of the first."""
+    Ledger(URL).create(Budget("orders", "user-window", Total(4)))
+    monkeypatch.setenv("KEY", "0" * 32)
+    release = Release(ReleaseKey.parse("env:KEY"), "a")
+    shared = dict(k=1, epsilon=1.0, domain=["tea", "cake"], release=release, amounts=Amounts(5))
+
+    def asked(groups: Any = ("AT", "CH"), **fields: Any) -> Request:  # noqa: ANN401
+        return Request.of(PrivateTopK(**shared, groups=groups, **fields), dataset="orders", fingerprint="f" * 64)
+
+    first = {"user": "buyer", "item": "bought", "value": "euros", "group": "country"}
+    assert Ledger(URL).charge(asked(**first)).outcome is None
+    assert Ledger(URL).charge(asked(**first)).outcome is not None
+    for role, other in (("user", "guest"), ("item", "returned"), ("value", "minutes"), ("group", "branch")):
+        for changed in (other, None):
+            with refused("release_id", f"{role} {first[role]} (now {changed or 'none'})"):
+                Ledger(URL).charge(asked(**{**first, role: changed}))
+    with refused("release_id", "another group"):
+        Ledger(URL).charge(asked(**{**first, "group": ["country", "branch"]}, groups=[("AT", "1"), ("CH", "2")]))
+    assert asked(user="user", item="item").question == asked().question
 
 
 @pytest.mark.parametrize("fingerprint", ["", "abc", "f" * 31, "f" * 65, "g" * 64, "f" * 64 + "\n", None, b"f" * 64, 5])

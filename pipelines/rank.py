@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 @named_as_arguments
 def rank(
     rows: object,
-    k: int | None,
+    k: int | None = None,
     mechanism: Mechanism | str = AUTO,
     domain: Domain | Iterable[Any] | Mapping[str, Iterable[Any]] | str | os.PathLike[str] | None = None,
     *,

@@ -35,6 +35,7 @@ from private_topk.transforms.validation import (
     check_key,
     check_lists,
     check_windowing,
+    grouped_in_windows,
     named_as_arguments,
 )
 from private_topk.transforms.windows import Period, utc_text
@@ -122,7 +123,7 @@ class PrivateTopK(beam.PTransform):
     @named_as_arguments
     def __init__(
         self,
-        k: int | None,
+        k: int | None = None,
         mechanism: Mechanism | str = AUTO,
         domain: Domain | Iterable[Any] | Mapping[str, Iterable[Any]] | os.PathLike[str] | None = None,
         *,
@@ -186,6 +187,11 @@ class PrivateTopK(beam.PTransform):
                 "PrivateTopK cannot check that elements have the fields %s, since Beam does not know their type: those "
                 "without are left out. Map them to beam.Row, or declare .with_output_types(...)",
                 names,
+            )
+        if grouped_in_windows(pairs):
+            logging.getLogger(__name__).warning(
+                "Beam's in-process runner for streams hands over the groups of a window when the window has ended, so "
+                "that PrivateTopK drops them as late: run this pipeline on Prism, Flink or Dataflow"
             )
         check_digits("domain", kinds.get("item"), spec.domain, self._schema.order)
         if spec.groups is not None:

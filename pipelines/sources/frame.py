@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
 _ROWS = 1 << 17
 _TABLE = "the table"
-_PLAIN = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+_TEXTS, _BYTES = (pa.string(), pa.string_view()), (pa.binary(), pa.binary_view())
+_PLAIN = dict.fromkeys(_TEXTS, pa.large_string()) | dict.fromkeys(_BYTES, pa.large_binary())
 _TABLES: weakref.WeakValueDictionary[str, pa.Table] = weakref.WeakValueDictionary()
 """Tables by their digests. A job does not carry its rows: the runner's threads look them up here."""
 
@@ -126,7 +127,7 @@ def _in_one(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _digest(table: pa.Table) -> str:
-    """The digest of the values, independent of the layout of views and dictionaries."""
+    """The digest of the values, independent of the layout of texts and dictionaries, which each library has its own of."""
     hashing = _Hashing()
     with pa.PythonFile(hashing, "w") as sink:
         for column in table.schema:

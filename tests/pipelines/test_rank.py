@@ -276,6 +276,9 @@ def test_the_same_rows_are_one_table_however_they_came_about() -> None:
         "in parts": pl.concat([many[:70_000], many[70_000:]], rechunk=False),
         "categories": many.with_columns(pl.col("item").cast(pl.Categorical)),
         "dictionary": plain.set_column(1, "item", plain["item"].dictionary_encode()),
+        "short texts": plain.set_column(1, "item", plain["item"].cast(pa.string())),
+        "texts of pandas": many.to_pandas().astype({"item": "string"}),
+        "views": pa.table(many),
         "with notes": plain.cast(exact).replace_schema_metadata({"made": "by hand"}),
     }
     made = {name: Frame(table_of(table, columns), columns) for name, table in others.items()}
@@ -894,3 +897,11 @@ def test_a_path_may_begin_in_the_home_folder(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "menu.txt").write_text("\n".join(ITEMS))
     rank(ROWS, 3, Joint(1.0), "~/menu.txt", **NAMES).write("~/top.csv")
     assert (tmp_path / "top.csv").exists()
+
+
+def test_without_k_all_items_above_the_threshold_are_published() -> None:
+    rows = pl.DataFrame({"user": [f"u{n}" for n in range(2000)] * 2, "item": ["tea"] * 2000 + ["cake"] * 2000})
+    found = rank(rows, epsilon=1, delta=1e-6, unknown_domain=True, max_items_per_user=2)
+    assert sorted(found[0].items) == ["cake", "tea"]
+    with refused("k", "must be given: how many items to publish; with unknown_domain"):
+        rank(rows, epsilon=1, domain=["tea", "cake"])

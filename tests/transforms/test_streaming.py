@@ -82,6 +82,30 @@ def test_late_blocks_are_dropped_whole_before_their_rows_are_parted() -> None:
     assert "Drop late blocks" not in stages((0,), unbounded=True) + stages((), unbounded=False)
 
 
+@pytest.mark.parametrize(
+    ("before", "told"),
+    [
+        ([beam.WindowInto(FixedWindows(3600)), beam.Distinct()], True),
+        ([beam.WindowInto(FixedWindows(3600)), beam.Distinct(), beam.Map(tuple)], True),
+        ([beam.WindowInto(FixedWindows(3600)), beam.Map(tuple)], False),
+        ([beam.Reshuffle()], False),
+    ],
+    ids=["grouped", "grouped before", "windows", "reshuffled"],
+)
+def test_rows_of_a_grouping_that_come_late_in_process_are_told(
+    before: list[beam.PTransform], told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where the same rows come on Prism in time: a test of one's own would pass on an empty ranking."""
+    for rows in (test_stream.TestStream(), create([("ana", "tea")])):
+        caplog.clear()
+        elements = streaming("direct") | rows
+        for number, step in enumerate(before):
+            elements |= f"{number}" >> step
+        _ = elements | transform(period_of("fixed"))
+        said = any("drops them as late" in record.getMessage() for record in caplog.records)
+        assert said == (told and not elements.is_bounded)
+
+
 class Note(beam.DoFn):
     """Notes what came, its window and its timestamp."""
 

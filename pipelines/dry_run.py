@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from private_topk.pipelines.budget.accounting import budget_usage
 from private_topk.pipelines.budget.ahead import told_ahead
-from private_topk.pipelines.budget.statement import of_periods
+from private_topk.pipelines.budget.statement import cost_in_words, of_periods
 from private_topk.pipelines.progress import HAVE_CLOSED
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.manifest import Manifest, PrivacyFacts, Window, series_difference
-from private_topk.pipelines.release.promise import series_of
+from private_topk.pipelines.release.promise import charged_too, series_of
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import check
 from private_topk.pipelines.show.published import when
 from private_topk.pipelines.show.words import drawn_by, in_numbers, of_groups, promise, shared_by
+from private_topk.pipelines.sinks.sink import known_key_id
 from private_topk.pipelines.sources.source import Source
 from private_topk.pipelines.standing import check_adopted, check_repeat, lying_at, windows_of
 from private_topk.transforms.metric import USERS
 
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.accounting import Entry
-    from private_topk.pipelines.budget.ledger import Account, Request
+    from private_topk.pipelines.budget.ledger import Account, ChargeReceipt, Request
     from private_topk.runners import Launch
 
 
@@ -37,7 +37,7 @@ def dry_run(
     report: Report,
     launch: Launch,
     published: Callable[[], Iterable[Manifest]] = tuple,
-    too: Callable[[], Iterable[Entry]] = tuple,
+    charges: Callable[[], Iterable[Entry]] = tuple,
 ) -> Iterator[Fact]:
     """The facts of what a run would do, as names and values; none depends on rows, not even on whether there are any.
 
@@ -45,7 +45,7 @@ def dry_run(
 
     Args:
         published: gives the manifests of what is published of the same series, which the promise counts.
-        too: gives what a ledger has charged of it besides, or of this run before, which it counts as well.
+        charges: gives those of the ledger, of which it counts those of the same report as well.
 
     Raises:
         InvalidArgument: the report would be refused.
@@ -68,7 +68,7 @@ def dry_run(
     many = "all items above its threshold" if k is None else f"k {k}"
     by = "" if score == USERS else f", by {score.measure}: a user adds at most {float(score.most):g} to an item"
     yield "draw", f"{' '.join(drawn_by(manifest))}, {many}{by}"
-    yield "privacy", _privacy(report, published(), too())
+    yield "privacy", _privacy(report, published(), charges())
     yield "release", _release(report)
     yield from _ledger(report)
     yield "output", f"{report.sink.uri}: {_output(report)}"
@@ -106,22 +106,26 @@ def _windows(report: Report) -> str:
     return f"{told}. {many} {HAVE_CLOSED}" if closed else told
 
 
-def _privacy(report: Report, published: Iterable[Manifest], too: Iterable[Entry]) -> str:
+def _privacy(report: Report, published: Iterable[Manifest], charges: Iterable[Entry]) -> str:
     """The promise as `show` will state it: of this run and all that is published of its series."""
     manifest, period = report.manifest, report.windows
     if manifest.privacy is None:
         return "none: this ranking is for a test"
     bounds = [(None, None)] if period is None else [(each.start, each.end) for each in period.windows()]
     windows = tuple(Window(start=start, end=end, returned=0) for start, end in bounds)
-    published, too = list(published), list(too)
-    again = manifest.release_id in {each.release_id for each in published} | {each.release_id for each in too}
-    too = [each for each in too if each.release_id != manifest.release_id]
+    published, charges = list(published), list(charges)
+    own = msgspec.structs.replace(manifest, windows=windows, key_id=known_key_id(report.question.release.key))
+    again = manifest.release_id in {each.release_id for each in published} | {each.release_id for each in charges}
+    too = charged_too(charges, [*published, own])
+    both = any((each.release_id, each.key_id) == (own.release_id, own.key_id) for each in charges)
     others = [
         each
         for each in published
-        if each.release_id != manifest.release_id and series_difference(each, manifest) is None
+        if series_difference(each, manifest) is None
+        # Of one release the other key's is this run's to be, unless this one's is charged as well.
+        and (each.release_id != own.release_id or (both and each.key_id != own.key_id))
     ]
-    series = series_of([*others, msgspec.structs.replace(manifest, windows=windows)], too)
+    series = series_of([*others, own], too)
     before = series_of(others, too).privacy if others else series.privacy
     rises = before if before and not again and _more(series.privacy, before) else None
     without = f", and {in_numbers(rises)} without this run" if rises else ""
@@ -153,7 +157,7 @@ def _ledger(report: Report) -> Iterator[Fact]:
     request = report.request()
     check_adopted(report)
     quote = account.books.quote(request)
-    if quote is None or isinstance(quote, Fraction):
+    if quote.outcome is None:
         corrected = {each.release_id for each in report.corrects}
         alike = [
             f"; the rows are those of {each.release_id}, so only the noise and what is asked otherwise will differ"
@@ -177,12 +181,13 @@ def reports(account: Account, request: Request, own: str) -> Iterator[Fact]:
         yield "reports", "; ".join(told)
 
 
-def fits(account: Account, used: object, question: Question) -> str:
-    """That a charge fits, and what of the budget of its unit is used then, where that can be said; and if the budget
-    was renewed, what a user of all its periods has.
+def fits(account: Account, quote: ChargeReceipt, question: Question) -> str:
+    """That a charge fits, what it costs and what of the budget of its unit is used then; and if the budget was renewed,
+    what a user of all its periods has.
     """
     unit = question.privacy_unit
     budget, books = account.budget(unit), account.books.read(account.dataset)
     usage = budget_usage(budget, books)
-    told = f"fits; {float(used):.1%} of the {unit} budget would be used" if isinstance(used, Fraction) else "fits"
+    told = "fits" if quote.cost is None else f"fits and costs {cost_in_words(quote.cost)}"
+    told += "" if quote.used is None else f"; {float(quote.used):.1%} of the {unit} budget would be used"
     return told if usage.length is None else f"{told}, in its period {usage.period}: {of_periods(budget, books)}"

@@ -209,8 +209,8 @@ class Report:
             return ""
         with suppress(InvalidArgument):  # it does not apply here; or the request is refused, which its charge tells
             quote, other = self.account.books.quote, replace(self, question=self.question.with_mechanism("peeling"))
-            used, less = quote(request), quote(other.request(request.fingerprint))
-            if isinstance(used, Fraction) and isinstance(less, Fraction) and used > 2 * less:
+            used, less = quote(request).used, quote(other.request(request.fingerprint)).used
+            if used is not None and less is not None and used > 2 * less:
                 asked = self.question.asked
                 reach = reach_of(other.question.top_k.mechanism, asked.k, asked.domain.size or None) or 0.0
                 noise = noise_told(reach, None if asked.score == USERS else asked.score.unit)

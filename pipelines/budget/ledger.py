@@ -27,11 +27,13 @@ from private_topk.pipelines.budget.accounting import (
     budget_usage,
     explain,
     heaviest,
+    most,
 )
 from private_topk.pipelines.budget.ahead import told_ahead
 from private_topk.pipelines.budget.composition import check_unit
 from private_topk.pipelines.budget.rows import BROKEN, check_legible, moment
 from private_topk.pipelines.budget.sharing import cost_of, windows_paid_for
+from private_topk.pipelines.budget.statement import cost_in_words
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.differences import differences, differing, told
 from private_topk.pipelines.process import RunFailed
@@ -188,6 +190,7 @@ class ChargeReceipt:
         outcome: None for a new charge; for the repeat of an earlier one, how that had ended.
         charged: when.
         used: for a new charge, the used part of the budget of its unit.
+        cost: for a new charge, what it adds to the sums of its unit.
         ahead: for a new charge, what other reports still need of the dataset's budget, in sentences.
     """
 
@@ -195,7 +198,13 @@ class ChargeReceipt:
     outcome: str | None
     charged: str
     used: Fraction | None = None
+    cost: Cost | None = None
     ahead: Sequence[str] = ()
+
+    @classmethod
+    def of_new(cls, entry: Entry, used: Fraction | None, ahead: Sequence[str] = ()) -> ChargeReceipt:
+        """That of a charge which is let through."""
+        return cls(entry.id, None, entry.charged, used, most(entry.unit, [entry]), ahead)
 
 
 class Ledger:
@@ -279,21 +288,19 @@ class Ledger:
                     rule = f"{error.rule}; {verbatim(on_top)}, for which nothing was charged either"
                     raise type(error)(error.field, rule, error.remedy, error.final) from None
                 if not isinstance(found, ChargeReceipt):
-                    (entry, used), now = found, _stamp(connection.now())
-                    connection.add(replace(entry, charged=now))
+                    entry, used = replace(found[0], charged=_stamp(connection.now())), found[1]
+                    connection.add(entry)
                     books = connection.books(entry.dataset)
                     ahead = told_ahead(books.budgets, books, entry.release_id, " after this")
-                    found = ChargeReceipt(entry.id, None, now, used, ahead)
+                    found = ChargeReceipt.of_new(entry, used, ahead)
                 receipts.append(found)
         return receipts
 
-    def quote(self, request: Request) -> ChargeReceipt | Fraction | None:
-        """What a charge would come to: the receipt of an earlier one that it repeats, at no cost; or the
-        part of the budget that would be used, None where that cannot be said. Raises InvalidArgument as `charge` does.
-        """
+    def quote(self, request: Request) -> ChargeReceipt:
+        """The receipt that a charge would have. Raises InvalidArgument as `charge` does."""
         with self._database.locked() as connection:
             found = _settled(connection, request)
-            return found if isinstance(found, ChargeReceipt) else found[1]
+            return found if isinstance(found, ChargeReceipt) else ChargeReceipt.of_new(*found)
 
     def after(self, request: Request) -> Books:
         """What would be held of the dataset after a charge. Raises InvalidArgument as `charge` does."""
@@ -490,8 +497,9 @@ def _note(books: Ledger, receipts: list[ChargeReceipt], outcome: str, tell: Call
 
 def _let_through(request: Request, receipt: ChargeReceipt) -> str:
     if receipt.outcome is None:
+        cost = f": {cost_in_words(receipt.cost)}" if receipt.cost is not None else ""
         used = f"; {float(receipt.used):.1%} of the budget is used" if receipt.used is not None else ""
-        return f"charged {request.release_id} to dataset {request.dataset}{used}"
+        return f"charged {request.release_id} to dataset {request.dataset}{cost}{used}"
     if receipt.outcome == "released":
         return f"{request.release_id} was released before, charged on {receipt.charged}: repeating it costs nothing"
     return f"resuming {request.release_id}, charged on {receipt.charged} and not finished: costs nothing"

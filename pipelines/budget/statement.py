@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from fractions import Fraction
 from typing import Any
@@ -17,7 +17,7 @@ from private_topk.pipelines.budget.accounting import (
     most_by_kind,
 )
 from private_topk.pipelines.budget.ahead import reports_ahead
-from private_topk.pipelines.budget.composition import UNITS, rounded_down
+from private_topk.pipelines.budget.composition import UNITS, Total, rounded_down
 from private_topk.pipelines.budget.sharing import over_windows
 from private_topk.transforms.errors import plain
 from private_topk.transforms.mechanisms.cost import Cost
@@ -124,9 +124,12 @@ def sentence(budget: Budget, books: Books) -> str:
     period, all_periods = (
         (f" in period {found['period']['number']},", f"; {of_periods(budget, books)}") if renewed else ("", "")
     )
+    within = f": all that it lets through{' in one period' * renewed} stays within that"
+    if found["used"] > 1:
+        within = f", and it holds more than that, since more was adopted: {float(found['used']):.1%} is used"
     return (
         f"The ledger's budget of dataset {budget.dataset} is {in_numbers(found['total'])} for {UNITS[budget.unit]} "
-        f"(neighbours: {budget.neighbours}): all that it lets through{' in one period' * renewed} stays within that. "
+        f"(neighbours: {budget.neighbours}){within}. "
         f"So far{period} {charges} spent{where} {in_numbers(found['spent'])}, "
         f"{how}{of_all}{all_periods}."
     )
@@ -135,16 +138,48 @@ def sentence(budget: Budget, books: Books) -> str:
 def of_periods(budget: Budget, books: Books) -> str:
     """What protects a user of all periods of a renewed budget. Where more was adopted than one held, that counts."""
     spent = [Cost.sum(heaviest(budget, charges)) for charges in charges_by_period(budget, books)]
-    held = [budget.total if budget.fits(each) else budget.guarantee(each) for each in spent]
-    in_all = in_numbers(
-        {
-            "epsilon": sum((max(each.epsilon, budget.total.epsilon) for each in held), Fraction(0)),
-            "delta": sum((max(each.delta, budget.total.delta) for each in held), Fraction(0)),
-        }
-    )
+    in_all = _added(_held(budget, each) for each in spent)
     if not all(map(budget.fits, spent)):
-        return f"a user in all {len(held)} periods so far is protected by {in_all}, since more was adopted"
-    return f"a user in n periods is protected by n times the total, in the {len(held)} so far by {in_all}"
+        return f"a user in all {len(spent)} periods so far is protected by {in_all}, since more was adopted"
+    return f"a user in n periods is protected by n times the total, in the {len(spent)} so far by {in_all}"
+
+
+def of_datasets(books: Books) -> str:
+    """What a user of all datasets has by basic composition, over their periods so far; nothing of one dataset, or of
+    several whose epsilons do not add up since their neighbours differ.
+    """
+    budgets = [budget for budget in books.budgets if budget.unit == "user"]
+    if len(budgets) < 2 or len({budget.neighbours for budget in budgets}) > 1:
+        return ""
+    spent = [
+        (budget, Cost.sum(heaviest(budget, charges)))
+        for budget in budgets
+        for charges in charges_by_period(budget, books)
+    ]
+    so_far = _added(budget.guarantee(each) for budget, each in spent)
+    held = _added(_held(budget, each) for budget, each in spent)
+    return (
+        f"added up, one user of all {len(budgets)} datasets that have a user budget has spent {so_far}, and is "
+        f"protected by {held}{' in the periods so far' * (len(spent) > len(budgets))}"
+    )
+
+
+def _held(budget: Budget, spent: Cost) -> Total:
+    """What protects a user of one period."""
+    held = budget.total if budget.fits(spent) else budget.guarantee(spent)
+    return Total(max(held.epsilon, budget.total.epsilon), max(held.delta, budget.total.delta))
+
+
+def _added(totals: Iterable[Total]) -> str:
+    found = list(totals)
+    return in_numbers({name: sum(getattr(each, name) for each in found) for name in ("epsilon", "delta")})
+
+
+def cost_in_words(cost: Cost) -> str:
+    """What a charge adds to the sums of a ledger."""
+    rho = f"rho {number(cost.rho)}"
+    added = f"epsilon {number(cost.epsilon)} ({rho})" if cost.adds_up else rho
+    return f"{added}, delta {number(cost.zcdp_delta)}" if cost.zcdp_delta else added
 
 
 def in_numbers(stated: dict[str, Fraction]) -> str:

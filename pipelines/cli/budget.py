@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from private_topk.pipelines.budget.accounting import ADOPTED, Books, Budget, Entry, most
 from private_topk.pipelines.budget.ahead import told_ahead
 from private_topk.pipelines.budget.composition import UNITS, check_windows
-from private_topk.pipelines.budget.statement import in_numbers, of_periods, statement
+from private_topk.pipelines.budget.statement import in_numbers, of_datasets, of_periods, statement
 from private_topk.pipelines.cli.arguments import Command
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.files import protected_files, refuse_replacing
-from private_topk.pipelines.process import check_signals
+from private_topk.pipelines.process import check_signals, level
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, printable, verbatim
 from private_topk.transforms.stated import number as shown
 
@@ -117,6 +117,8 @@ def _show(arguments: Namespace, others: list[str]) -> None:
     else:
         for budget in books.budgets:
             print("\n".join(_lines(budget, books, arguments.remaining, arguments.k)) + "\n")
+        if in_all := of_datasets(books):
+            print(f"{in_all}\n")
         for entry in unfinished:
             print(
                 f"not finished: {entry.release_id} of {entry.dataset}, charged {entry.charged} "
@@ -132,14 +134,22 @@ def _show(arguments: Namespace, others: list[str]) -> None:
 
 def _adopt(arguments: Namespace, others: list[str]) -> bool:
     """Write down published releases, and print what they were and what the budgets stand at."""
+    from private_topk.pipelines.budget.ledger import tell_operator
     from private_topk.pipelines.release.adopting import entries_of, manifests_in
 
     manifests = [each for place in arguments.manifest for each in manifests_in(place)]
     published, ledger = entries_of(manifests, arguments.dataset), _ledger(arguments.ledger)
     adopted = ledger.adopt(published)
     books = ledger.read(arguments.dataset)
+    budgets = [statement(budget, books) for budget in books.budgets]
+    with level("warning"):
+        for each in budgets:
+            if each["used"] > 1:
+                told = (
+                    f"more than the {each['privacy_unit']} budget of {arguments.dataset} is charged: nothing more fits"
+                )
+                tell_operator(printable(f"{told}, and a user is protected by what is spent, not by its total"))
     if arguments.json:
-        budgets = [statement(budget, books) for budget in books.budgets]
         print_json({"adopted": [_charge(entry) for entry in adopted], "budgets": budgets})
         return True
     for entry in adopted:

@@ -122,8 +122,10 @@ def _corrected(parts: Sequence[tuple[Manifest, Windows]]) -> list[Charge]:
 
 
 def not_corrected(published: Sequence[Manifest]) -> list[Manifest]:
-    """All but what a correction among them corrects. What that has cost stands in the correction's manifest."""
-    corrected = {one.release_id for manifest in published for one in manifest.corrects}
+    """All but what a correction among them corrects. What that has cost stands in the correction's manifest, as that of
+    the same release under another key does in its own (`with_charged`).
+    """
+    corrected = {one.release_id for each in published for one in each.corrects if one.release_id != each.release_id}
     return [manifest for manifest in published if manifest.release_id not in corrected]
 
 
@@ -160,16 +162,32 @@ def series_of(published: Iterable[Manifest], also: Iterable[Entry] = ()) -> Mani
 
 
 def charged_too(charges: Iterable[Entry], here: Iterable[Manifest]) -> list[Entry]:
-    """What else a ledger has charged of the reports of these, such as what is lost, or was messages."""
-    ids = {str(each.release_id) for each in here}
-    names = {each.partition("/")[0] for each in ids}
-    return [each for each in charges if each.release_id not in ids and each.release_id.partition("/")[0] in names]
+    """What else a ledger has charged of the reports of these, such as what is lost, or was messages, or the same
+    release under another key. A key that is not known here is any.
+    """
+    shown = {(str(each.release_id), each.key_id) for each in here}
+    names = {name.partition("/")[0] for name, _ in shown}
+    return [
+        each
+        for each in charges
+        if each.release_id.partition("/")[0] in names
+        and not shown & {(each.release_id, each.key_id), (each.release_id, None)}
+    ]
 
 
 def _untold(published: Iterable[Manifest], also: Iterable[Entry]) -> list[Entry]:
-    """The charges that no correction among the published tells of."""
+    """The charges that no correction among the published tells of: of a release that two keys have drawn it tells of
+    one, and of none here if that is published itself.
+    """
+    published, found = list(published), []
     told = {one.release_id for manifest in published for one in manifest.corrects}
-    return [each for each in also if each.release_id not in told]
+    told -= {manifest.release_id for manifest in published}
+    for each in sorted(also, key=lambda charge: charge.cost.rho):
+        if each.release_id in told:
+            told.remove(each.release_id)
+        else:
+            found.append(each)
+    return found
 
 
 def _repeats(published: Sequence[Manifest], also: Iterable[Entry]) -> list[Entry]:
@@ -199,7 +217,7 @@ def with_charged(published: Sequence[Manifest], also: Iterable[Entry]) -> list[M
 def named(charges: Sequence[Entry], more: str) -> Iterator[str]:
     """The sentence that names some of these and says more; nothing for none."""
     if charges:
-        yield f"The ledger has charged {_some([each.release_id for each in charges])} too{more}."
+        yield f"The ledger has charged {_some(list(dict.fromkeys(each.release_id for each in charges)))} too{more}."
 
 
 def charged_otherwise(published: Manifest, charge: Entry) -> bool:

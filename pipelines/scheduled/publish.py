@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 
 import msgspec
 
@@ -135,10 +135,10 @@ class ScheduledReport(Publications):
         report, launch = self._made(number)
         with self.pointing():
             published = cache(lambda: tuple(self._published()))
-            too = cache(lambda: charged_too(self._charges(), (*published(), report.manifest)))
-            own = partial(self._charges_of, self.release_id(number))
+            own = msgspec.structs.replace(report.manifest, key_id=known_key_id(report.question.release.key))
+            too = cache(lambda: charged_too(self._charges(), (*published(), own)))
             try:
-                facts = [*dry_run(report, launch, published, lambda: (*too(), *own()))]
+                facts = [*dry_run(report, launch, published, self._charges)]
             except InvalidArgument as error:  # what is published stays, whatever would be asked now
                 if self._correction is not None or not self.published(number):
                     raise

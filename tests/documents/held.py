@@ -41,7 +41,7 @@ RUN = [
     Held("$ private-topk sample", says=" ± 12", after=ranked("top.csv", 5)),
     Held("import polars as pl", "python", before=plays_at_the_bar, says=r"\n\('(tea|cake|scone|soup)', .*\)\n$"),
     Held("$ (umask 077; head"),
-    Held("import polars as pl", "python", says="\nledger: charged plays of January to dataset plays; 25.0% of the"),
+    Held("import polars as pl", "python", says="\nledger: charged plays of January to dataset plays: .*; 25.0% of"),
 ]
 FIVE_MINUTES = [
     Held("$ make rank", before=lambda world: clone(world.folder), after=ranked("out/ranking.avro", 40)),
@@ -104,7 +104,9 @@ def answered(world: World) -> None:
 
 BEAM = [
     Held("from typing import NamedTuple", "python", says=r"'prices': \[4.5, 4.5\](.|\n)*{'not_in_domain': '1'}"),
-    Held("import hmac", "python", before=orders_with_a_budget, says="charged sweets/2026 to dataset orders; 100.0% of"),
+    Held(
+        "import hmac", "python", before=orders_with_a_budget, says="charged sweets/2026 to dataset orders: .*; 100.0%"
+    ),
     Held("pipeline:", "saved", name="drinks.yaml"),
     Held("$ python -m apache_beam.yaml.main", after=one_drink_is_ranked),
 ]

@@ -48,6 +48,28 @@ def test_a_user_s_total_is_split_and_the_manifest_says_so(place: Path) -> None:
     assert one["parameters"]["epsilon"] == share
 
 
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_run_and_its_dry_run_say_what_the_ledger_holds_then(
+    place: Path, capsys: pytest.CaptureFixture, before: int
+) -> None:
+    """After a pure release Gaussian noise is charged by its epsilon, which is then more than the declared total."""
+    url = "sqlite:///budget.db"
+    create(url, "--epsilon", "1.75", "--delta", "1e-6", "--privacy-unit", "user")
+    asked = ["--privacy-unit", "user", "--mechanism", "gaussian", "--delta", "1e-7", "--max-items-per-user", "1"]
+    for number in range(before):
+        assert main(arguments(f"{number}", *with_ledger(url, "--privacy-unit", "user", "--epsilon", "1"))) == 0
+    run = arguments("a", *with_ledger(url, *asked, "--epsilon", "0.3"), weeks=6)
+    said = []
+    for words in ([*run, "--dry-run"], run):
+        capsys.readouterr()
+        assert main(words) == 0
+        said += re.findall(r"(?:run fits and costs|to dataset plays:) (.*?); ", "".join(capsys.readouterr()))
+    assert main(["budget", "history", "--ledger", url]) == 0
+    *_, epsilon, rho, delta, _, _ = capsys.readouterr().out.splitlines()[-1].split()
+    assert said == 2 * [f"epsilon {epsilon} (rho {rho}), delta {delta}" if before else f"rho {rho}"], said
+    assert not before or float(epsilon) > 0.3
+
+
 @pytest.mark.parametrize(
     ("unit", "epsilon"),
     [

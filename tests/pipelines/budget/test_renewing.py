@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from private_topk.pipelines.budget.accounting import Budget, budget_usage
-from private_topk.pipelines.budget.ledger import Account, Ledger, Request
+from private_topk.pipelines.budget.ledger import Account, ChargeReceipt, Ledger, Request
 from private_topk.pipelines.budget.statement import sentence
 from private_topk.pipelines.cli import main
 from private_topk.pipelines.dry_run import fits
@@ -177,8 +177,12 @@ def test_a_renewal_is_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> Non
     told = sentence(books.budgets[0], books)  # on the sheet and in the entry
     assert told.endswith(f" So far in period 2, 0 charges have spent epsilon 0, delta 0, added up; {both}."), told
     question = Question.of(1, "joint", ["tea"], epsilon=1, privacy_unit="user")
-    told = fits(Account(url, "plays"), Fraction(1, 2), question)  # of a dry run
-    assert told == f"fits; 50.0% of the user budget would be used, in its period 2: {both}"
+    quote = ChargeReceipt(2, None, "", Fraction(1, 2), Cost(Fraction(1)))
+    told = fits(Account(url, "plays"), quote, question)  # of a dry run
+    assert (
+        told
+        == f"fits and costs epsilon 1 (rho 0.462118); 50.0% of the user budget would be used, in its period 2: {both}"
+    )
     assert main(["budget", "history", "--ledger", url]) == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith("Z: plays, user, for at least 365 days")
     assert main(["budget", "history", "--ledger", url, "--json"]) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -12,8 +13,8 @@ import pytest
 
 from private_topk.pipelines.budget.accounting import Budget, Charge, Renewal, heaviest, most_by_kind
 from private_topk.pipelines.budget.composition import Total
-from private_topk.pipelines.budget.ledger import Ledger
-from private_topk.pipelines.budget.statement import statement
+from private_topk.pipelines.budget.ledger import Ledger, Request
+from private_topk.pipelines.budget.statement import of_datasets, statement
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.cli import main
 from private_topk.transforms.mechanisms import Peeling
@@ -145,6 +146,33 @@ def test_the_columns_of_a_history_add_up_to_what_is_spent(place: Path, capsys: p
     assert head[7:10] == ["epsilon", "rho", "delta"]
     assert [row[-5:-2] for row in rows] == [["1", "0.0208334", "0"], ["-", row_of(charges[1]["rho"]), "0"]]
     assert shown["spent"]["delta"] == 5e-7 and 1 < shown["spent"]["epsilon"] < 2
+
+
+def test_the_budgets_of_several_datasets_end_with_their_sums(place: Path) -> None:
+    """Of users, whose epsilons add up only where they have the same neighbours; with more than one total, if adopted
+    or renewed.
+    """
+    ledger, windows = Ledger(URL), Windows.of(None)
+
+    def said() -> str:
+        return command("budget", "show", "--ledger", URL).out.split("\n\n")[-2]
+
+    for dataset, epsilon in (("plays", 1), ("reads", Fraction(1, 2))):
+        ledger.create(Budget.of(dataset, 2, 1e-6, unit="user"))
+        asked = Request(dataset, "user", dataset, "key", "f" * 32, {}, windows, Cost(epsilon))
+        ledger.charge(asked)
+        assert dataset == "reads" or "added up" not in said()
+    ledger.create(Budget.of("plays", 9, unit="user-window"))
+    in_all = "added up, one user of all 2 datasets that have a user budget has spent epsilon"
+    assert said() == f"{in_all} 1.5, delta 0, and is protected by epsilon 4, delta 2e-06"
+    ledger.adopt([replace(asked.entry(), release_id="more", cost=Cost(Fraction(2)))])
+    assert said() == f"{in_all} 3.5, delta 0, and is protected by epsilon 4.5, delta 2e-06"
+    books = ledger.read()
+    of_plays = Renewal("plays", "user", books.charges[0].charged, timedelta(days=1), books.charges[0].id)
+    renewed = of_datasets(books._replace(renewals=[of_plays]))
+    assert renewed == f"{in_all} 3.5, delta 0, and is protected by epsilon 6.5, delta 3e-06 in the periods so far"
+    ledger.create(Budget.of("lends", 1, unit="user", neighbours="replace-one"))
+    assert "added up" not in said()
 
 
 def test_the_cost_over_all_windows_adds_up_over_releases_and_renewals(

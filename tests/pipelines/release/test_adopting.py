@@ -137,6 +137,42 @@ def test_a_report_says_what_its_restored_ledger_lacks(folder: Path, capsys: pyte
     assert Ledger(url).read() == there and sorted(folder.glob("out/*")) == files
 
 
+def test_what_other_keys_have_drawn_is_adopted_counts_in_each_promise_and_is_told_where_it_is_too_much(
+    folder: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Of machines with a copy each, on which a week of the horizon comes out once more and again."""
+    text = (folder / "weekly.yaml").read_text()
+    (folder / "weekly.yaml").write_text(text.replace("epsilon: 1", "epsilon: 4\n  privacy_unit: user"))
+    (folder / "budget.db").unlink()
+    url = f"sqlite:///{folder}/budget.db"
+    create(url, "--epsilon", "4", "--privacy-unit", "user")
+    for end in ("2026-01-12", "2026-01-19"):
+        assert report(folder, "--window-end", end) == 0
+    first, _ = sorted(folder.glob("out/*.manifest.json"))
+
+    def told(*words: str) -> tuple[str, str]:
+        capsys.readouterr()
+        assert main(list(words)) == 0
+        found = capsys.readouterr()
+        return " ".join(found.out.split()), found.err
+
+    for times, key in enumerate(("one", "other", "last"), 1):
+        copy = folder / f"{key}.manifest.json"
+        copy.write_text(json.dumps(json.loads(first.read_text()) | {"key_id": key}))
+        _, warned = told("budget", "adopt", str(copy), "--ledger", url, "--dataset", "plays", "--json")
+        exceeded = times > 2
+        said = "ledger: more than the user budget of plays is charged: nothing more fits, and a user is "
+        assert warned == (f"{said}protected by what is spent, not by its total\n" if exceeded else ""), warned
+        sheet, _ = told("show", str(folder / "out"), "--sign-off", "--ledger", url)
+        assert f"budget epsilon {4 + times}, delta 0 of" in sheet, sheet
+        assert ("all that it lets through stays within that." in sheet) != exceeded
+        more = ", and it holds more than that, since more was adopted: 125.0% is used. So far 5 charges have spent"
+        assert (more in sheet) == exceeded
+        for end in ("2026-01-12", "2026-01-19", "2026-01-26")[: 4 - times]:
+            said, _ = told("report", str(folder / "weekly.yaml"), "--window-end", end, "--dry-run")
+            assert f"privacy epsilon {4 + times} for one user's rows" in said, said
+
+
 def test_a_repeat_finds_its_release_that_the_ledger_lacks(place: Path, capsys: pytest.CaptureFixture) -> None:
     create(URL, "--epsilon", "1")
     words = arguments("a", *with_ledger(URL, "--epsilon", "1"), weeks=2)

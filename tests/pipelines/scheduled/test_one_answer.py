@@ -268,7 +268,7 @@ def test_a_file_that_is_checked_is_told_what_its_ledger_says(folder: Path, capsy
         return "".join(capsys.readouterr())
 
     said = checked()
-    fits = "the next one fits; 50.0% of the user budget would be used\n"
+    fits = "the next one fits and costs epsilon 0.5 (rho 0.03125); 50.0% of the user budget would be used\n"
     assert f"ledger   dataset heard, periods charged: 1; {fits}" in said
     fit = "with them 100.0% of the user budget would be used, so they fit\n"
     assert f"horizon  3 of 4 periods remain; {fit}" in said
@@ -382,7 +382,7 @@ def test_a_report_of_units_in_one_window_is_told_what_the_budget_of_whole_users_
         capsys.readouterr()
         assert report(folder, "--dry-run", *words) == 0
         said, fitting = "".join(capsys.readouterr()), 2 - bool(words)
-        assert "fits; 100.0% of the user-window budget would be used" in said
+        assert "; 100.0% of the user-window budget would be used" in said
         assert left in said and f"so {fitting} of them fit and 2 will be refused" in said
 
 

@@ -286,6 +286,30 @@ def test_releases_are_counted_with_those_that_were_corrected_are_lost_or_have_no
     assert "The ledger has charged" not in alone, "of other windows"
 
 
+@pytest.mark.parametrize("corrected", [False, True])
+def test_a_release_that_two_keys_have_drawn_counts_twice(corrected: bool) -> None:
+    """Whether it lies there, or is lost and a correction tells of one of both."""
+    budget()
+    for number in (5, 6):
+        charged(f"days/{number}.csv", asked(f"weekly/{number}", **day(number)))
+    if corrected:
+        charged("days/6.correction-1.csv", asked("weekly/6/correction-1", **day(6)))
+        place = Path("days/6.correction-1.manifest.json")
+        corrects = [{"report": "weekly/6", "epsilon": 1.0, "delta": 0.0}]
+        place.write_text(json.dumps(json.loads(place.read_text()) | {"corrects": corrects}))
+        for name in ("csv", "manifest.json"):
+            Path(f"days/6.{name}").unlink()
+    again = asked("weekly/6", **day(6)).request(dataset="plays", key_id="another", fingerprint="0" * 64)
+    with charge(again, LEDGER, tell=lambda line: None):
+        pass
+    sheet = " ".join(command("show", "days", "--sign-off", "--ledger", LEDGER).out.split())
+    many = 3 + corrected
+    assert f"budget epsilon {many - 1}, delta 0 of" in sheet, sheet
+    assert f"a person in all windows epsilon {many}, delta 0" in sheet and f"So far {many} charges have" in sheet
+    assert f"{many} releases, weekly/5 to weekly/6" in sheet and f"2026-01-06 ({many - 1} times)" in sheet
+    assert "The ledger has charged weekly/6 too" in sheet
+
+
 def test_every_form_counts_what_a_ledger_alone_still_knows_and_says_where_none_is_asked(tmp_path: Path) -> None:
     """Of a budget of each window, as of one of all: a page tells how much it counts, and no more of the ledger."""
     budget()

@@ -127,7 +127,7 @@ def _in_one(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _digest(table: pa.Table) -> str:
-    """The digest of the values, independent of the layout of texts and dictionaries, which each library has its own of."""
+    """The digest of the values, whatever the layout of texts and dictionaries, of which libraries have several."""
     hashing = _Hashing()
     with pa.PythonFile(hashing, "w") as sink:
         for column in table.schema:

@@ -525,7 +525,7 @@ def _settled(connection: Connection, request: Request) -> ChargeReceipt | tuple[
             rule = f"is another than {verbatim(earlier.key_id)}, under which {verbatim(earlier.release_id)} was charged"
             remedy = f"that key finishes it at no further cost; or {ANOTHER_RELEASE}"
             raise InvalidArgument("release_key", f"{rule} and is not finished", remedy)
-    _check_clock(connection.now(), books.renewals)
+    _check_clock(connection.now(), [*books.budgets, *books.renewals])
     _check_rows(asked, books.charges)
     _own(connection, books, request.dataset, request.unit)
     _check_neighbours(books.budgets, asked.neighbours)
@@ -574,23 +574,24 @@ def _stamp(now: datetime) -> str:
     return utc_text(now, "seconds")
 
 
-def _check_clock(now: datetime, held: Iterable[Entry | Renewal]) -> None:
+def _check_clock(now: datetime, held: Iterable[Budget | Entry | Renewal]) -> None:
     """Raise InvalidArgument where the clock lies before what it noted.
 
-    A clock that is ahead cannot be told from the truth. But a period that began by such a clock is not spent from
-    before its time has come, and none begins by a clock that its charges contradict.
+    A clock that is ahead cannot be told from the truth. But a budget or a period that began by such a clock is not
+    spent from before its time has come, and none begins by a clock that its charges contradict.
     """
     for each in held:
-        if isinstance(each, Renewal):
+        if isinstance(each, Budget):
+            noted, what = each.created, f"the {each.unit} budget"
+        elif isinstance(each, Renewal):
             noted, what = each.began, "a new period"
         else:
             noted, what = max(each.charged, each.finished or each.charged, key=moment), each.release_id
         if moment(noted) > now + _APART:
             what = f"when it noted {verbatim(what)} of {verbatim(each.dataset)}"
             rule = f"has a clock that stands at {_stamp(now)}, and stood at {noted} {what}"
-            raise InvalidArgument(
-                "ledger", rule, "set the database's clock right; if it was ahead then, wait for that time"
-            )
+            ahead = "if it was ahead then, wait for that time, or correct what it noted (docs/budget.md)"
+            raise InvalidArgument("ledger", rule, f"set the database's clock right; {ahead}")
 
 
 def _other_input(asked: Entry, earlier: Entry) -> InvalidArgument:

@@ -304,20 +304,21 @@ class Ledger:
     def lacks(self, published: Iterable[Entry]) -> list[Entry]:
         """Those of some published releases that were never charged here."""
         with self._database.locked() as connection:
-            return [entry for entry in published if not _is_held(connection, entry)]
+            return [entry for entry in published if not _held(connection, entry)]
 
     def adopt(self, published: Iterable[Entry]) -> list[Entry]:
         """Write down published releases of one dataset that were never charged here; returns these.
 
         They count whether or not they fit, since they are facts. None can be drawn again, since their inputs are not
-        known.
+        known. One that is given twice is two answers, of which each is charged.
 
         Raises InvalidArgument for a release that cannot be of the dataset's budgets.
         """
         with self._database.locked() as connection:
-            adopted: list[Entry] = []
+            adopted, paid = list[Entry](), set[int]()
             for entry in published:
-                if _is_held(connection, entry):
+                if held := [each for each in _held(connection, entry) if each.id not in paid]:
+                    paid.add(min(held, key=lambda each: each.cost.epsilon).id)
                     continue
                 books, now = connection.books(entry.dataset), _stamp(connection.now())
                 _own(connection, books, entry.dataset, entry.unit)
@@ -326,6 +327,7 @@ class Ledger:
                 number = connection.next_id(Entry)
                 adopted.append(replace(entry, id=number, charged=now, finished=now, outcome=ADOPTED))
                 connection.add(adopted[-1])
+                paid.add(number)
             return adopted
 
     def renew(self, dataset: str, unit: str, length: timedelta) -> None:
@@ -534,9 +536,10 @@ def _settled(connection: Connection, request: Request) -> ChargeReceipt | tuple[
     return _best_reading(replace(asked, id=connection.next_id(Entry)), request.unit, books.budgets, books)
 
 
-def _is_held(connection: Connection, published: Entry) -> bool:
+def _held(connection: Connection, published: Entry) -> list[Entry]:
+    """The charges that pay for a published release."""
     held = connection.charges(release_id=published.release_id, key_id=published.key_id)
-    return any(earlier.pays_for(published) for earlier in held)
+    return [earlier for earlier in held if earlier.pays_for(published)]
 
 
 def _legible(make: Callable[[], Entry]) -> Entry:

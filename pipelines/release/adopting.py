@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +22,10 @@ from private_topk.pipelines.release.manifest import MANIFEST, Manifest, Publicat
 from private_topk.pipelines.release.place import manifest_path
 from private_topk.pipelines.release.promise import cost_of_publication
 from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.mechanisms.cost import Cost
+
+_LAST_BITS = Fraction(1, 2**50)
+"""By which part a float may be less than what it states."""
 
 
 def manifests_in(place: str) -> list[Manifest]:
@@ -85,9 +90,11 @@ def _entries_of(manifests: Iterable[Manifest], dataset: str) -> list[Entry]:
 
 
 def _entry_of_corrected(corrected: Publication, correction: Entry) -> Entry:
-    """The charge of the same windows that a correction tells of: exact where it was the same, else as it is stated."""
+    """The charge of the same windows that a correction tells of: exact where it was the same, else no less than that of
+    which its floats are.
+    """
     same = Publication.of(corrected.release_id, correction.cost) == corrected
-    cost = correction.cost if same else cost_of_publication(corrected)
+    cost = correction.cost if same else Cost.sum([(1 + _LAST_BITS, cost_of_publication(corrected))])
     return replace(correction, release_id=corrected.release_id, cost=cost, mechanism=None, k=None)
 
 

@@ -226,25 +226,31 @@ def test_two_answers_under_one_id_are_both_charged(folder: Path, capsys: pytest.
     assert main(adopt) == 0 and "2 of 2 releases adopted\n" in capsys.readouterr().out
 
 
-def test_what_a_correction_names_is_adopted_with_it(folder: Path, capsys: pytest.CaptureFixture) -> None:
-    """At the same price and at another one, each exact; not where the ledger knows it under any key."""
+@pytest.mark.parametrize("last", ["0.7", "0.9"])
+def test_what_a_correction_names_is_adopted_with_it(last: str, folder: Path, capsys: pytest.CaptureFixture) -> None:
+    """Exactly at the price of the correction, else as it is stated; not where the ledger knows it under any key."""
     (folder / "budget.db").unlink()
     url, words = f"sqlite:///{folder}/budget.db", ("--window-end", "2026-01-12")
-    text = (folder / "weekly.yaml").read_text().replace("epsilon: 1", "epsilon: 0.7")
-    create(url, "--epsilon", "3")
-    for epsilon, more in (("0.7", ()), ("0.7", ("--correction", "1")), ("0.9", ("--correction", "2"))):
-        (folder / "weekly.yaml").write_text(text.replace("epsilon: 0.7", f"epsilon: {epsilon}"))
+    text = (folder / "weekly.yaml").read_text().replace("horizon: 4", "horizon: 3")
+    budget = ("--epsilon", "3", "--privacy-unit", "user")
+    create(url, *budget)
+    for epsilon, more in (("0.7", ()), ("0.7", ("--correction", "1")), (last, ("--correction", "2"))):
+        (folder / "weekly.yaml").write_text(text.replace("epsilon: 1", f"epsilon: {epsilon}\n  privacy_unit: user"))
         assert report(folder, *words, *more) == 0
-    spent = [(each.release_id, each.cost, each.windows) for each in Ledger(url).read().charges]
+    spent = {each.release_id: each for each in Ledger(url).read().charges}
     adopt = ["budget", "adopt", "--ledger", url, "--dataset", "plays"]
     for path in [path for path in (folder / "out").iterdir() if "correction-2" not in path.name]:
         path.unlink()
     assert main([*adopt, str(folder / "out")]) == 0
     assert "0 of 1 releases adopted; the others" in capsys.readouterr().out, "the ledger knows them"
     (folder / "budget.db").unlink()
-    create(url, "--epsilon", "3")
+    create(url, *budget)
     assert main([*adopt, str(folder / "out")]) == 0
     assert "3 of 3 releases adopted\n" in capsys.readouterr().out
-    found = [(each.release_id, each.cost, each.windows) for each in Ledger(url).read().charges]
-    assert sorted(found) == sorted(spent)
+    found = {each.release_id: each for each in Ledger(url).read().charges}
+    assert found.keys() == spent.keys()
+    for name, charge in found.items():
+        assert (charge.windows, charge.rows) == (spent[name].windows, spent[name].rows)
+        excess = charge.cost.epsilon / spent[name].cost.epsilon - 1
+        assert excess == 0 if last == "0.7" else 0 <= excess < 1e-12
     assert main([*adopt, str(folder / "out")]) == 0 and "0 of 1 " in capsys.readouterr().out

@@ -311,20 +311,21 @@ class Ledger:
     def lacks(self, published: Iterable[Entry]) -> list[Entry]:
         """Those of some published releases that were never charged here."""
         with self._database.locked() as connection:
-            return [entry for entry in published if not _is_held(connection, entry)]
+            return [entry for entry in published if not _held(connection, entry)]
 
     def adopt(self, published: Iterable[Entry]) -> list[Entry]:
         """Write down published releases of one dataset that were never charged here; returns these.
 
         They count whether or not they fit, since they are facts. None can be drawn again, since their inputs are not
-        known.
+        known. One that is given twice is two answers, of which each is charged.
 
         Raises InvalidArgument for a release that cannot be of the dataset's budgets.
         """
         with self._database.locked() as connection:
-            adopted: list[Entry] = []
+            adopted, paid = list[Entry](), set[int]()
             for entry in published:
-                if _is_held(connection, entry):
+                if held := [each for each in _held(connection, entry) if each.id not in paid]:
+                    paid.add(min(held, key=lambda each: each.cost.epsilon).id)
                     continue
                 books, now = connection.books(entry.dataset), _stamp(connection.now())
                 _own(connection, books, entry.dataset, entry.unit)
@@ -333,6 +334,7 @@ class Ledger:
                 number = connection.next_id(Entry)
                 adopted.append(replace(entry, id=number, charged=now, finished=now, outcome=ADOPTED))
                 connection.add(adopted[-1])
+                paid.add(number)
             return adopted
 
     def renew(self, dataset: str, unit: str, length: timedelta) -> None:
@@ -533,7 +535,7 @@ def _settled(connection: Connection, request: Request) -> ChargeReceipt | tuple[
             rule = f"is another than {verbatim(earlier.key_id)}, under which {verbatim(earlier.release_id)} was charged"
             remedy = f"that key finishes it at no further cost; or {ANOTHER_RELEASE}"
             raise InvalidArgument("release_key", f"{rule} and is not finished", remedy)
-    _check_clock(connection.now(), books.renewals)
+    _check_clock(connection.now(), [*books.budgets, *books.renewals])
     _check_rows(asked, books.charges)
     _own(connection, books, request.dataset, request.unit)
     _check_neighbours(books.budgets, asked.neighbours)
@@ -542,9 +544,10 @@ def _settled(connection: Connection, request: Request) -> ChargeReceipt | tuple[
     return _best_reading(replace(asked, id=connection.next_id(Entry)), request.unit, books.budgets, books)
 
 
-def _is_held(connection: Connection, published: Entry) -> bool:
+def _held(connection: Connection, published: Entry) -> list[Entry]:
+    """The charges that pay for a published release."""
     held = connection.charges(release_id=published.release_id, key_id=published.key_id)
-    return any(earlier.pays_for(published) for earlier in held)
+    return [earlier for earlier in held if earlier.pays_for(published)]
 
 
 def _legible(make: Callable[[], Entry]) -> Entry:
@@ -582,23 +585,24 @@ def _stamp(now: datetime) -> str:
     return utc_text(now, "seconds")
 
 
-def _check_clock(now: datetime, held: Iterable[Entry | Renewal]) -> None:
+def _check_clock(now: datetime, held: Iterable[Budget | Entry | Renewal]) -> None:
     """Raise InvalidArgument where the clock lies before what it noted.
 
-    A clock that is ahead cannot be told from the truth. But a period that began by such a clock is not spent from
-    before its time has come, and none begins by a clock that its charges contradict.
+    A clock that is ahead cannot be told from the truth. But a budget or a period that began by such a clock is not
+    spent from before its time has come, and none begins by a clock that its charges contradict.
     """
     for each in held:
-        if isinstance(each, Renewal):
+        if isinstance(each, Budget):
+            noted, what = each.created, f"the {each.unit} budget"
+        elif isinstance(each, Renewal):
             noted, what = each.began, "a new period"
         else:
             noted, what = max(each.charged, each.finished or each.charged, key=moment), each.release_id
         if moment(noted) > now + _APART:
             what = f"when it noted {verbatim(what)} of {verbatim(each.dataset)}"
             rule = f"has a clock that stands at {_stamp(now)}, and stood at {noted} {what}"
-            raise InvalidArgument(
-                "ledger", rule, "set the database's clock right; if it was ahead then, wait for that time"
-            )
+            ahead = "if it was ahead then, wait for that time, or correct what it noted (docs/budget.md)"
+            raise InvalidArgument("ledger", rule, f"set the database's clock right; {ahead}")
 
 
 def _other_input(asked: Entry, earlier: Entry) -> InvalidArgument:

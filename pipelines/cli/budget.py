@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from collections import Counter
 from datetime import timedelta
 from decimal import ROUND_FLOOR
 from fractions import Fraction
@@ -138,7 +139,8 @@ def _adopt(arguments: Namespace, others: list[str]) -> bool:
     from private_topk.pipelines.release.adopting import entries_of, manifests_in
 
     manifests = [each for place in arguments.manifest for each in manifests_in(place)]
-    published, ledger = entries_of(manifests, arguments.dataset), _ledger(arguments.ledger)
+    ledger = _ledger(arguments.ledger)
+    published = entries_of(manifests, arguments.dataset, {each.release_id for each in ledger.read().charges})
     adopted = ledger.adopt(published)
     books = ledger.read(arguments.dataset)
     budgets = [statement(budget, books) for budget in books.budgets]
@@ -154,6 +156,9 @@ def _adopt(arguments: Namespace, others: list[str]) -> bool:
         return True
     for entry in adopted:
         print(f"adopted {printable(entry.release_id)}: {entry.windows.summary()}")
+    for (release, _), times in Counter((entry.release_id, entry.key_id) for entry in published).items():
+        if times > 1:
+            print(f"{printable(release)} has {times} different answers here under one key: each is charged")
     rest = "; the others were charged before" if len(adopted) < len(published) else ""
     print(f"{len(adopted)} of {len(published)} releases adopted{rest}\n")
     if all(entry.outcome == ADOPTED for entry in books.charges):

@@ -177,6 +177,11 @@ def _went(report: ScheduledReport, number: int, of: int, arguments: Namespace) -
     try:
         if report.published(number):
             return "published before"
+        if report.is_corrected(number):
+            told = f"{report.name}, {report.words(number)}: is not here, and its correction stands for it"
+            if not arguments.backfill:  # which cron would mail every time
+                print(printable(told), file=sys.stderr if arguments.json else None, flush=True)
+            return "published before"
         if not arguments.backfill:
             what = report.prospect(number)
             if what or not arguments.json:

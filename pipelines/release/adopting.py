@@ -6,8 +6,11 @@ input of two releases differs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from fractions import Fraction
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 
@@ -15,9 +18,14 @@ from private_topk.pipelines.budget.accounting import ADOPTED, Entry
 from private_topk.pipelines.budget.ledger import Account
 from private_topk.pipelines.budget.rows import BROKEN, record_in
 from private_topk.pipelines.files import as_path, exists, match_any, open_file, reached
-from private_topk.pipelines.release.manifest import MANIFEST, Manifest
+from private_topk.pipelines.release.manifest import MANIFEST, Manifest, Publication
 from private_topk.pipelines.release.place import manifest_path
+from private_topk.pipelines.release.promise import cost_of_publication
 from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.mechanisms.cost import Cost
+
+_LAST_BITS = Fraction(1, 2**50)
+"""By which part a float may be less than what it states."""
 
 
 def manifests_in(place: str) -> list[Manifest]:
@@ -42,8 +50,12 @@ def _decoded(path: str) -> Manifest:
         raise InvalidArgument("", f"{verbatim(path)} is no manifest of a ranking", "leave it out") from None
 
 
-def entries_of(manifests: Iterable[Manifest], dataset: str) -> list[Entry]:
-    """The charges of published releases to a dataset, each once. What promises nothing costs nothing.
+def entries_of(manifests: Iterable[Manifest], dataset: str, charged: Collection[str] = ()) -> list[Entry]:
+    """The charges of published releases to a dataset, each once for every answer that is there, and of what these
+    correct. What promises nothing costs nothing.
+
+    Args:
+        charged: release ids that a ledger knows, under any key: nothing tells the key of what is corrected.
 
     Raises InvalidArgument for a release that cannot be charged to the dataset.
     """
@@ -52,15 +64,38 @@ def entries_of(manifests: Iterable[Manifest], dataset: str) -> list[Entry]:
         if manifest.dataset not in (None, dataset):
             rule = f"of {verbatim(manifest.release_id)} is {verbatim(manifest.dataset)}, got {verbatim(dataset)}"
             raise InvalidArgument("dataset", rule, "adopt the releases of each dataset apart")
-    return _entries_of(manifests, dataset)
+    found, corrected = _entries_of(manifests, dataset), dict[str, Entry]()
+    known = {*charged, *(entry.release_id for entry in found)}
+    for manifest in manifests:
+        for each in manifest.corrects if manifest.private else ():
+            if each.release_id not in known:
+                corrected.setdefault(each.release_id, _entry_of_corrected(each, _entry_of(manifest, dataset)))
+    return [*found, *corrected.values()]
 
 
 def _entries_of(manifests: Iterable[Manifest], dataset: str) -> list[Entry]:
-    found: dict[tuple[str | None, str | None], Entry] = {}
+    """Each charge once for every answer. A release has one ranking of a window, which a format writes in one way: other
+    bytes are another answer.
+    """
+    found, answers = dict[Any, Entry](), dict[Any, list[str | None]]()
     for manifest in sorted(manifests, key=lambda each: (each.released or "", each.release_id or "")):
         if manifest.private:
-            found.setdefault((manifest.release_id, manifest.key_id), _entry_of(manifest, dataset))
+            entry, ending = _entry_of(manifest, dataset), (manifest.output or "").rpartition(".")[2]
+            release = (entry.release_id, entry.key_id, entry.windows)
+            digests = answers.setdefault((release, frozenset(manifest.bounds()), ending), [])
+            if manifest.ranking_sha256 not in digests:
+                digests.append(manifest.ranking_sha256)
+            found.setdefault((release, digests.index(manifest.ranking_sha256)), entry)
     return list(found.values())
+
+
+def _entry_of_corrected(corrected: Publication, correction: Entry) -> Entry:
+    """The charge of the same windows that a correction tells of: exact where it was the same, else no less than that of
+    which its floats are.
+    """
+    same = Publication.of(corrected.release_id, correction.cost) == corrected
+    cost = correction.cost if same else Cost.sum([(1 + _LAST_BITS, cost_of_publication(corrected))])
+    return replace(correction, release_id=corrected.release_id, cost=cost, mechanism=None, k=None)
 
 
 def _entry_of(manifest: Manifest, dataset: str) -> Entry:

@@ -117,7 +117,7 @@ def _corrected(parts: Sequence[tuple[Manifest, Windows]]) -> list[Charge]:
     for manifest, windows in parts:
         for each in manifest.corrects:
             if each.release_id not in shown:
-                found.setdefault(each.release_id, (_cost(each, each.zcdp), []))[1].append(windows)
+                found.setdefault(each.release_id, (cost_of_publication(each), []))[1].append(windows)
     return [Charge(Windows.union(windows), cost) for cost, windows in found.values()]
 
 
@@ -300,6 +300,11 @@ def cost_of_a_window(manifest: Manifest) -> Cost:
     declared = _declared(manifest)
     share, rankings = declared.share_of_a_window or declared, declared.rankings_of_a_user_in_a_window or 1
     return _cost(share, manifest.zcdp_of_a_window, rankings)
+
+
+def cost_of_publication(corrected: Publication) -> Cost:
+    """The cost of what a manifest corrects for a user who is in one of its windows."""
+    return _cost(corrected, corrected.zcdp)
 
 
 def _cost(stated: BudgetFacts | Publication, zcdp: Zcdp | None, rankings: int = 1) -> Cost:

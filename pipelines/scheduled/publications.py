@@ -187,11 +187,8 @@ class Publications(Periods):
                     raise InvalidArgument("output", rule, "move it, or change {output}")
             if not all(each.windows or each.lost_manifest for each in found):
                 # What cannot be drawn again is published where its correction, which stands for it, is.
-                corrected = self._correction is None and any(
-                    each.windows for each in self._places_of_publications(number) if each.release != name
-                )
                 other = self.is_of_another_key(number)
-                if not (corrected and (other or self.is_known_by_correction(number))):
+                if not (self.is_corrected(number) and (other or self.is_known_by_correction(number))):
                     return False
                 told = "is lost, and its correction stands for it: bring it back from a copy"
                 told += ", or call this period with the key of that time" * other
@@ -202,6 +199,13 @@ class Publications(Periods):
             if self._correction is None and self.account is None:
                 self._tell_lost_corrections(number)
             return self._noted(name, {None if each is None else each.key_id for each in manifests})
+
+    def is_corrected(self, number: int) -> bool:
+        """Whether a correction of a period is published, which stands for it."""
+        name = self.release_id(number)
+        with self.pointing():
+            places = self._places_of_publications(number) if self._correction is None else ()
+            return any(each.windows for each in places if each.release != name)
 
     def _tell_lost_corrections(self, number: int) -> None:
         """Tell which corrections of a period have lost one of their files, where no ledger knows them."""

@@ -121,6 +121,18 @@ def test_a_period_that_began_by_a_clock_ahead_is_not_spent_before_its_time(url: 
     assert ledger.charge(request("b", PURE)).used == 1
 
 
+def test_nothing_is_charged_before_its_budget_was_created(url: str) -> None:
+    ledger = Ledger(url)
+    for unit in ("user", "user-window"):
+        ledger.create(Budget.of("plays", Fraction(1, 10), unit=unit))
+    let_pass(url, -timedelta(minutes=7))
+    for asked in (ledger.charge, ledger.quote, ledger.after):
+        with refused("ledger", "has a clock that stands at", "when it noted the user budget of plays", "or correct"):
+            asked(request("a", PURE))
+    let_pass(url, timedelta(minutes=3))
+    assert ledger.charge(request("a", PURE)).used == 1
+
+
 def test_no_period_begins_by_a_clock_that_charges_contradict(url: str) -> None:
     ledger = Ledger(url)
     ledger.create(Budget.of("plays", Fraction(2, 10), unit="user"))
@@ -130,7 +142,7 @@ def test_no_period_begins_by_a_clock_that_charges_contradict(url: str) -> None:
     with refused("ledger", "when it noted a of plays"):
         ledger.renew("plays", "user", YEAR)
     assert ledger.charge(request("b", PURE)).used == 1, "it costs, whatever the time"
-    let_pass(url, HOUR)
+    let_pass(url, HOUR)  # as where what was noted is put right
     ledger.renew("plays", "user", YEAR)
 
 

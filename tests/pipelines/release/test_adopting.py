@@ -236,3 +236,57 @@ def test_only_what_can_be_charged_to_the_dataset_is_adopted(
         assert Ledger(URL).read().charges == [], name
     assert main(["budget", "adopt", "good.manifest.json", *with_ledger(URL)]) == 0
     assert [entry.release_id for entry in Ledger(URL).read().charges] == ["good"]
+
+
+def test_two_answers_under_one_id_are_both_charged(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    """Of two machines with copies of a ledger, one of which has a row more; a copy of an answer costs nothing."""
+    url, other = f"sqlite:///{folder}/budget.db", folder.parent / "other"
+    shutil.copytree(folder, other)
+    with (other / "rows.csv").open("a") as rows:
+        rows.writelines(f"late {n},item 9,2026-01-05T10:00:00\n" for n in range(500))
+    for machine in (folder, other):
+        assert report(machine, "--window-end", "2026-01-12") == 0
+    shutil.copytree(folder / "out", folder / "copy")
+    spent, given = Ledger(url).read().charges, [str(each) for each in (folder / "out", folder / "copy", other / "out")]
+    adopt = ["budget", "adopt", "--ledger", url, "--dataset", "plays", *given]
+    first = "weekly/20260105T000000Z--20260112T000000Z"
+    told = f"{first} has 2 different answers here under one key: each is charged\n"
+    for adopted in (f"adopted {first}: 2026-01-05 to 2026-01-12\n{told}1 of 2 releases adopted;", f"{told}0 of 2 "):
+        capsys.readouterr()
+        assert main(adopt) == 0
+        assert adopted in (said := capsys.readouterr().out) and "100.0% used by 2 charges" in said, said
+    assert report(folder, "--window-end", "2026-01-12") == 0, "it is published: nothing is to be done"
+    assert [(each.release_id, each.cost) for each in Ledger(url).read().charges] == [(first, spent[0].cost)] * 2
+    (folder / "budget.db").unlink()
+    create(url, "--epsilon", "2")
+    assert main(adopt) == 0 and "2 of 2 releases adopted\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("last", ["0.7", "0.9"])
+def test_what_a_correction_names_is_adopted_with_it(last: str, folder: Path, capsys: pytest.CaptureFixture) -> None:
+    """Exactly at the price of the correction, else as it is stated; not where the ledger knows it under any key."""
+    (folder / "budget.db").unlink()
+    url, words = f"sqlite:///{folder}/budget.db", ("--window-end", "2026-01-12")
+    text = (folder / "weekly.yaml").read_text().replace("horizon: 4", "horizon: 3")
+    budget = ("--epsilon", "3", "--privacy-unit", "user")
+    create(url, *budget)
+    for epsilon, more in (("0.7", ()), ("0.7", ("--correction", "1")), (last, ("--correction", "2"))):
+        (folder / "weekly.yaml").write_text(text.replace("epsilon: 1", f"epsilon: {epsilon}\n  privacy_unit: user"))
+        assert report(folder, *words, *more) == 0
+    spent = {each.release_id: each for each in Ledger(url).read().charges}
+    adopt = ["budget", "adopt", "--ledger", url, "--dataset", "plays"]
+    for path in [path for path in (folder / "out").iterdir() if "correction-2" not in path.name]:
+        path.unlink()
+    assert main([*adopt, str(folder / "out")]) == 0
+    assert "0 of 1 releases adopted; the others" in capsys.readouterr().out, "the ledger knows them"
+    (folder / "budget.db").unlink()
+    create(url, *budget)
+    assert main([*adopt, str(folder / "out")]) == 0
+    assert "3 of 3 releases adopted\n" in capsys.readouterr().out
+    found = {each.release_id: each for each in Ledger(url).read().charges}
+    assert found.keys() == spent.keys()
+    for name, charge in found.items():
+        assert (charge.windows, charge.rows) == (spent[name].windows, spent[name].rows)
+        excess = charge.cost.epsilon / spent[name].cost.epsilon - 1
+        assert excess == 0 if last == "0.7" else 0 <= excess < 1e-12
+    assert main([*adopt, str(folder / "out")]) == 0 and "0 of 1 " in capsys.readouterr().out

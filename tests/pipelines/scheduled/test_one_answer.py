@@ -684,6 +684,30 @@ def test_what_another_key_has_published_is_not_drawn_again_though_all_of_it_is_l
     assert shown.status == 0 and "3 charges have spent" in " ".join(shown.out.split()), shown.err
 
 
+def test_a_period_whose_correction_is_published_is_not_missed(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    """It was charged and ended before it was published, and its rows have changed since."""
+    (folder / "weekly.yaml").write_text(CHARGED)
+    assert report(folder, *FIRST) == 0
+    for path in (folder / "out").iterdir():
+        path.unlink()
+    with sqlite3.connect(folder / "budget.db") as books:
+        books.execute("update private_topk_charges set outcome = 'started', finished = null")
+    books.close()
+    with (folder / "rows.csv").open("a") as rows:
+        rows.write("late,item 1,2026-01-05T10:00:00\n")
+    over = ("--until", "2026-01-12")
+    assert report(folder, "--missed", *over) == 0 and "belongs in" in capsys.readouterr().out
+    assert report(folder, "--backfill", *over) == 1
+    assert report(folder, *FIRST, "--correction", "1") == 0
+    before = all_files(folder)
+    capsys.readouterr()
+    assert report(folder, "--backfill", *over) == report(folder, "--missed", *over) == 0
+    said = capsys.readouterr()
+    told = "weekly, 2026-01-05 to 2026-01-12: is not here, and its correction stands for it\n"
+    assert said.out == f"{told}weekly: nothing was missed\n" and not said.err and all_files(folder) == before
+    assert report(folder, *FIRST) == 2, "whoever means the period itself is told why"
+
+
 def test_a_rotated_key_draws_no_old_period_again(folder: Path, capsys: pytest.CaptureFixture) -> None:
     assert report(folder, *FIRST) == 0
     before = all_files(folder)

@@ -162,17 +162,19 @@ def series_of(published: Iterable[Manifest], also: Iterable[Entry] = ()) -> Mani
 
 
 def charged_too(charges: Iterable[Entry], here: Iterable[Manifest]) -> list[Entry]:
-    """What else a ledger has charged of the reports of these, such as what is lost, or was messages, or the same
-    release under another key. A key that is not known here is any.
+    """What else a ledger has charged of the reports of these, such as what is lost, or was messages, or another answer
+    of the same release. A key that is not known here is any.
     """
     shown = {(str(each.release_id), each.key_id) for each in here}
-    names = {name.partition("/")[0] for name, _ in shown}
-    return [
-        each
-        for each in charges
-        if each.release_id.partition("/")[0] in names
-        and not shown & {(each.release_id, each.key_id), (each.release_id, None)}
-    ]
+    names, found = {name.partition("/")[0] for name, _ in shown}, []
+    for each in charges:
+        if each.release_id.partition("/")[0] not in names or (each.release_id, None) in shown:
+            continue
+        if (its := (each.release_id, each.key_id)) in shown:  # one of its charges is of what is shown
+            shown.remove(its)
+        else:
+            found.append(each)
+    return found
 
 
 def _untold(published: Iterable[Manifest], also: Iterable[Entry]) -> list[Entry]:

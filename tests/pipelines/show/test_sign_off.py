@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -14,7 +15,7 @@ import msgspec
 import pytest
 import yaml
 
-from private_topk.pipelines.budget import Account, Budget, charge
+from private_topk.pipelines.budget import Account, Budget, Ledger, charge
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.show.published import PublishedReport
@@ -287,8 +288,11 @@ def test_releases_are_counted_with_those_that_were_corrected_are_lost_or_have_no
 
 
 @pytest.mark.parametrize("corrected", [False, True])
-def test_a_release_that_two_keys_have_drawn_counts_twice(corrected: bool) -> None:
-    """Whether it lies there, or is lost and a correction tells of one of both."""
+@pytest.mark.parametrize("same_key", [False, True])
+def test_a_release_that_two_have_drawn_counts_twice(corrected: bool, same_key: bool) -> None:
+    """Under two keys, or from copies of a ledger under one; whether it lies there, or is lost and a correction tells of
+    one of both.
+    """
     budget()
     for number in (5, 6):
         charged(f"days/{number}.csv", asked(f"weekly/{number}", **day(number)))
@@ -299,9 +303,9 @@ def test_a_release_that_two_keys_have_drawn_counts_twice(corrected: bool) -> Non
         place.write_text(json.dumps(json.loads(place.read_text()) | {"corrects": corrects}))
         for name in ("csv", "manifest.json"):
             Path(f"days/6.{name}").unlink()
-    again = asked("weekly/6", **day(6)).request(dataset="plays", key_id="another", fingerprint="0" * 64)
-    with charge(again, LEDGER, tell=lambda line: None):
-        pass
+    [drawn] = [each for each in Ledger(LEDGER).read().charges if each.release_id == "weekly/6"]
+    other = drawn if same_key else replace(drawn, key_id="another")
+    assert Ledger(LEDGER).adopt([drawn, other])
     sheet = " ".join(command("show", "days", "--sign-off", "--ledger", LEDGER).out.split())
     many = 3 + corrected
     assert f"budget epsilon {many - 1}, delta 0 of" in sheet, sheet

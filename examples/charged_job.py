@@ -39,8 +39,10 @@ request = Request(
     windows=Windows.of(None),  # all rows at once, whatever their time
     cost=Cost(Fraction("1.0987"), Fraction(0)),  # ln 3 is a little less
 )
-with charge(request, "sqlite:///budget.db"), beam.Pipeline(FnApiRunner()) as pipeline:
-    orders = pipeline | beam.io.ReadFromText("orders.csv", skip_header_lines=1)
-    drinkers = orders | "Once each" >> beam.Distinct() | "Drink" >> beam.Map(lambda row: row.split(",")[1])
-    lead = drinkers | beam.Map({"tea": 1, "coffee": -1}.get) | beam.CombineGlobally(sum)
-    lead | beam.Map(lambda votes: tell(votes > 0)) | beam.io.WriteToText("answer", shard_name_template="")
+pipeline = beam.Pipeline(FnApiRunner())
+orders = pipeline | beam.io.ReadFromText("orders.csv", skip_header_lines=1)
+drinkers = orders | "Once each" >> beam.Distinct() | "Drink" >> beam.Map(lambda row: row.split(",")[1])
+lead = drinkers | beam.Map({"tea": 1, "coffee": -1}.get) | beam.CombineGlobally(sum)
+lead | beam.Map(lambda votes: tell(votes > 0)) | beam.io.WriteToText("answer", shard_name_template="")
+with charge(request, "sqlite:///budget.db"):
+    pipeline.run().wait_until_finish()

@@ -86,9 +86,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # The same id, key and orders are a repeat; other orders under this id are refused.
     fingerprint = hmac.digest(key.derive("input"), content, "sha256").hex()
     request = Request.of(rank, dataset="orders", fingerprint=fingerprint)
-    with charge(request, given.ledger), beam.Pipeline(launch.runner, launch.options) as pipeline:
-        lines = pipeline | beam.io.ReadFromText(given.orders, skip_header_lines=1, coder=beam.coders.BytesCoder())
-        daily_top(lines, rank) | beam.io.WriteToText(given.output, ".jsonl", shard_name_template="")
+    pipeline = beam.Pipeline(launch.runner, launch.options)  # before the charge: one that is refused costs nothing
+    lines = pipeline | beam.io.ReadFromText(given.orders, skip_header_lines=1, coder=beam.coders.BytesCoder())
+    daily_top(lines, rank) | beam.io.WriteToText(given.output, ".jsonl", shard_name_template="")
+    with charge(request, given.ledger):
+        pipeline.run().wait_until_finish()
 
 
 if __name__ == "__main__":

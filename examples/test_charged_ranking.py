@@ -9,7 +9,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import GlobalWindows
 from charged_ranking import DISHES, WEEK, daily_top, main
 
-from private_topk import PrivateTopK
+from private_topk import Period, PrivateTopK
 from private_topk.pipelines.budget import Budget, Ledger
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.testing import TrueTopK
@@ -40,6 +40,10 @@ def test_it_is_charged_once_and_repeats_its_answer(tmp_path: Path, monkeypatch: 
     assert len(answer.splitlines()) == 7 * 2
     main(job)
     assert sorted(Path("top.jsonl").read_text().splitlines()) == sorted(answer.splitlines())
+    with monkeypatch.context() as changed, pytest.raises(InvalidArgument):  # a slip in the code, refused uncharged
+        changed.setattr("charged_ranking.daily_top", lambda lines, rank: lines | rank)
+        changed.setattr("charged_ranking.WEEK", Period.of("2026-01-12", "2026-01-19", "1d"))
+        main(job)
     assert [(charge.windows.number, charge.cost.epsilon, charge.outcome) for charge in ledger.read().charges] == [
         (7, 1, "released")
     ]

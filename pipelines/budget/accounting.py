@@ -388,7 +388,8 @@ def explain(budget: Budget, before: Cost, asked: Cost, after: Cost) -> str:
     """The message for a release that does not fit.
 
     Args:
-        before: what the windows in question have cost one user so far; `asked`, `after`: with the new release.
+        before: what the windows in question have cost one user so far; `asked`, `after`: with the new release, or all
+            that are asked together.
     """
     total = budget.total
     kept, spare = budget.kept, total.delta - budget.kept

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ from private_topk.pipelines.budget.accounting import (
     NoBudget,
     Renewal,
     budget_usage,
+    charges_by_period,
     explain,
     heaviest,
     most,
@@ -273,20 +275,25 @@ class Ledger:
         Raises InvalidArgument as `charge`, and if two have the same id.
         """
         receipts: list[ChargeReceipt] = []
+        overdrawn: InvalidArgument | None = None
         with self._database.locked() as connection:
+            first = connection.next_id(Entry)
             for number, request in enumerate(requests):
                 before = [each.release_id for each in requests[:number]]
                 if request.release_id in before:
                     rule = f"{verbatim(request.release_id)} is that of two requests"
                     raise InvalidArgument("release_id", rule, "give each of them its own")
                 try:
-                    found = _settled(connection, request)
+                    found = _settled(connection, request, first)
                 except InvalidArgument as error:
-                    if not before:
-                        raise
-                    on_top = f"{request.release_id} was asked on top of {', '.join(before)}"  # its sums hold their cost
-                    rule = f"{error.rule}; {verbatim(on_top)}, for which nothing was charged either"
-                    raise type(error)(error.field, rule, error.remedy, error.final) from None
+                    if before:
+                        on_top = f"{request.release_id} was asked on top of {', '.join(before)}"
+                        rule = f"{error.rule}; {verbatim(on_top)}, for which nothing was charged either"
+                        error = type(error)(error.field, rule, error.remedy, error.final)
+                    if error.field:
+                        raise error from None
+                    overdrawn = error  # not said before the last request, since the sums hold the cost of all
+                    found = replace(request.entry(), id=connection.next_id(Entry)), None
                 if not isinstance(found, ChargeReceipt):
                     entry, used = replace(found[0], charged=_stamp(connection.now())), found[1]
                     connection.add(entry)
@@ -294,6 +301,8 @@ class Ledger:
                     ahead = told_ahead(books.budgets, books, entry.release_id, " after this")
                     found = ChargeReceipt.of_new(entry, used, ahead)
                 receipts.append(found)
+            if overdrawn is not None:
+                raise overdrawn
         return receipts
 
     def quote(self, request: Request) -> ChargeReceipt:
@@ -507,9 +516,11 @@ def _let_through(request: Request, receipt: ChargeReceipt) -> str:
     return f"resuming {request.release_id}, charged on {receipt.charged} and not finished: costs nothing"
 
 
-def _settled(connection: Connection, request: Request) -> ChargeReceipt | tuple[Entry, Fraction | None]:
+def _settled(
+    connection: Connection, request: Request, first: float = math.inf
+) -> ChargeReceipt | tuple[Entry, Fraction | None]:
     """The receipt of an earlier charge that the request repeats; or the charge as it is to be written down, and how
-    much of its budget is used then. Raises InvalidArgument as `charge` does.
+    much of its budget is used then. Raises InvalidArgument as `charge` does, of charges from `first` on as of one.
     """
     if not isinstance(request.fingerprint, str) or not _DIGEST.fullmatch(request.fingerprint):
         rule = "must be the 32 to 64 hexadecimal digits of a digest of all rows: other rows with the same one are free"
@@ -541,7 +552,7 @@ def _settled(connection: Connection, request: Request) -> ChargeReceipt | tuple[
     _check_neighbours(books.budgets, asked.neighbours)
     if asked.neighbours == "add-remove" and any(budget.unit == "user-window" for budget in books.budgets):
         _check_parts(asked, books.charges)
-    return _best_reading(replace(asked, id=connection.next_id(Entry)), request.unit, books.budgets, books)
+    return _best_reading(replace(asked, id=connection.next_id(Entry)), request.unit, books, first)
 
 
 def _held(connection: Connection, published: Entry) -> list[Entry]:
@@ -716,7 +727,7 @@ def _check_neighbours(budgets: list[Budget], neighbours: str) -> None:
             raise InvalidArgument("neighbours", verbatim(rule), "their epsilons do not add up")
 
 
-def _best_reading(asked: Entry, unit: str, budgets: list[Budget], books: Books) -> tuple[Entry, Fraction | None]:
+def _best_reading(asked: Entry, unit: str, books: Books, first: float) -> tuple[Entry, Fraction | None]:
     """The charge with the reading of its cost that uses least of its unit's budget, and the used part of that budget.
 
     Gaussian noise, say, has two readings (`Cost.readings`): its rho, or its epsilon and delta. The one that is written
@@ -730,22 +741,23 @@ def _best_reading(asked: Entry, unit: str, budgets: list[Budget], books: Books) 
     for cost in asked.cost.readings():
         read = replace(asked, cost=cost)
         try:
-            used = {budget.unit: _used_with(budget, books, read) for budget in budgets}
+            used = {budget.unit: _used_with(budget, books, read, first) for budget in books.budgets}
         except InvalidArgument as error:
             refusals.append(error)
         else:
             found.append((read, used.get(unit)))
     if not found:  # said in epsilons where those of all charges add up, and deltas are kept for such
-        plain = all(entry.cost.adds_up for entry in books.charges) and all(budget.kept for budget in budgets)
+        plain = all(entry.cost.adds_up for entry in books.charges) and all(budget.kept for budget in books.budgets)
         raise refusals[-1 if plain else 0]
     return min(found, key=lambda reading: reading[1] or 0)
 
 
-def _used_with(budget: Budget, books: Books, asked: Entry) -> Fraction:
+def _used_with(budget: Budget, books: Books, asked: Entry, first: float) -> Fraction:
     """The used part of the budget after a charge. Raises InvalidArgument if the charge does not fit."""
-    charges = budget_usage(budget, books._replace(charges=[*books.charges, asked])).charges
+    charges = charges_by_period(budget, books._replace(charges=[*books.charges, asked]))[-1]
     reached = heaviest(budget, charges, asked.windows)
     if not budget.fits(Cost.sum(reached)):
-        before, more, after = (Cost.sum(part) for part in (reached[:-1], reached[-1:], reached))
+        own = sum(entry.id >= min(first, asked.id) for entry in charges)
+        before, more, after = (Cost.sum(part) for part in (reached[:-own], reached[-own:], reached))
         raise InvalidArgument("", literal(explain(budget, before, more, after)))
     return budget.used(Cost.sum(heaviest(budget, charges)))

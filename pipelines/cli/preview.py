@@ -93,6 +93,11 @@ def _previews(options: Options, arguments: Arguments, settings: Sequence[tuple[A
             asked = _fields({**options, "k": k or 1, "epsilon": epsilon or 1})
             tried = names or mechanisms_of(asked["period"])
             listed = domain if domain is None or not domain.is_public else None
+            if AUTO in tried:  # the default is one of the rows, once
+                if arguments.recall is not None:
+                    raise InvalidArgument("recall", "needs names: what auto takes depends on {k} and {epsilon}")
+                default = question_of(expected, AUTO, **asked, domain=listed, held=held).asked.mechanism.about.name
+                tried = tuple(dict.fromkeys(default if name == AUTO else name for name in tried))
             question = question_of(expected, tried, **asked, domain=listed, held=held)
             if arguments.recall is None:
                 previews.append(shown(question, tried))

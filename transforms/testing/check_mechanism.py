@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import pickle
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -27,8 +28,8 @@ CASES = {
 
 
 def check_mechanism(mechanism: Mechanism) -> None:
-    """Make all `CHECKS`: its name, answers, repetition, integer types, winners, refusals, parameters. Cost: tens of
-    draws.
+    """Make all `CHECKS`: its name, answers, repetition, integer types, winners, refusals, parameters. Cost:
+    hundreds of draws.
 
     Raises AssertionError at the first that fails; ValueError where it is no mechanism, or one that refuses.
     """
@@ -83,14 +84,15 @@ def leaves_the_counts_alone(mechanism: Mechanism) -> None:
 
 
 def obvious_winners_win_wherever_they_stand(mechanism: Mechanism) -> None:
-    """Permutation equivariance at its sharpest, in any order, which a score may leave open; `check_law` sees both in
-    distribution.
+    """Permutation equivariance at its sharpest, in any order, which a score may leave open: the most frequent of 20
+    answers, since some may be drawn whatever the counts are; `check_law` sees all in distribution.
     """
     for shift in range(5):
         counts = np.roll(np.array([10**15, 10**12, 0, 0, 0]), shift)
-        answer = mechanism(counts, 2, RandomBits.keyed(b"roll")).tolist()
-        winners = {shift % 5, (shift + 1) % 5}
-        assert set(answer) == winners, f"counts {counts.tolist()}: the answer must hold {winners}, got {answer}"
+        bits, winners = RandomBits.keyed(b"roll"), {shift % 5, (shift + 1) % 5}
+        answers = Counter(frozenset(mechanism(counts, 2, bits).tolist()) for _ in range(20))
+        often = set(max(answers, key=lambda answer: answers[answer]))
+        assert often == winners, f"counts {counts.tolist()}: most answers must hold {winners}, got {often} most often"
 
 
 def refuses_bad_arguments(mechanism: Mechanism) -> None:

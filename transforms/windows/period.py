@@ -113,6 +113,7 @@ class Period:
             slide: how often a window starts, where they slide.
             to_date: every window begins with the period: rankings of the period so far, one at the end of each window.
             time_zone: a name such as Europe/Berlin.
+            allowed_lateness: how long a window of a stream waits for late rows before it is published, such as 20s.
 
         Raises:
             InvalidArgument: a text is none of these, or the period breaks a rule: among them that windows of a length

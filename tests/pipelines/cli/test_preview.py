@@ -145,6 +145,14 @@ def test_no_password_is_printed() -> None:
     assert said == "--k=-1 --privacy-unit user --ledger 'postgresql://me:***@host/db?sslpassword=***&x=1' --dataset d"
 
 
+def test_the_default_is_compared_with_others_by_the_name_auto() -> None:
+    for others in ("joint", "oneshot,joint,auto"):
+        found = json.loads(preview("--json", k=3, epsilon=1, mechanism=f"auto,{others}"))
+        assert {each["mechanism"] for each in found["mechanisms"]} == {"oneshot", "joint"}
+    done = command("preview", *options(**SHAPE, k=3, recall=0.9, mechanism="auto,joint"))
+    assert done.status == 2 and "--recall needs names: what auto takes depends on --k and --epsilon" in done.err
+
+
 def test_nothing_is_recommended_where_the_best_is_noise() -> None:
     said = preview(k=10, epsilon=1e-4, mechanism="joint,peeling")
     assert "Nothing here is worth publishing: the best, " in said and "Take " not in said and "In a run" not in said

@@ -9,7 +9,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from private_topk.transforms.mechanisms import About, Cost, Guarantee, Mechanism, Peeling, RandomBits
+from private_topk.transforms.mechanisms import About, Cost, Guarantee, Histogram, Mechanism, Peeling, RandomBits
+from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.testing import check_mechanism
 
 
@@ -29,6 +30,15 @@ def writes(self: Mechanism, counts: np.ndarray, k: int, bits: RandomBits) -> np.
     return Peeling.__call__(self, counts, k, bits)
 
 
+def at_random(self: Mechanism, histogram: Histogram, k: int, draw: Draw) -> np.ndarray:
+    left = list(range(histogram.items))
+    return np.array([left.pop(draw.below(len(left))) for _ in range(k)])
+
+
+def at_random_mostly(self: Mechanism, histogram: Histogram, k: int, draw: Draw) -> np.ndarray:
+    return (at_random if draw.below(3) < 2 else Peeling.select)(self, histogram, k, draw)
+
+
 @dataclass(frozen=True)
 class Turned(Peeling):
     about: ClassVar[About] = About("turned", "-", "-", "-")
@@ -46,6 +56,7 @@ class Turned(Peeling):
         (broken("Ambient", select=lambda self, histogram, k, draw: np.arange(k)), "two draws gave one answer"),
         (broken("Narrow", __call__=narrow), "a negative count was given"),
         (broken("Writes", __call__=writes), "read-only"),
+        (broken("Blind", select=at_random), r"most answers must hold \{0, 1\}, got \{. .\} most often"),
         (broken("Small", sensitivity=1), "the noise is that of counts though a user moves a sum by the cap"),
         (
             broken("Free", cost=lambda self, k: Cost(Fraction(1, 2))),
@@ -67,8 +78,10 @@ def test_a_broken_mechanism_is_caught(mechanism: Mechanism, said: str) -> None:
         check_mechanism(mechanism)
 
 
-def test_a_sound_mechanism_passes_the_contract() -> None:
-    check_mechanism(Peeling(1.0))
+@pytest.mark.parametrize("sound", [Peeling(1.0), broken("Lazy", select=at_random_mostly)], ids=repr)
+def test_a_sound_mechanism_passes_the_contract(sound: Mechanism) -> None:
+    """One that answers at random with a fixed probability, whatever the counts are, is as private."""
+    check_mechanism(sound)
 
 
 def test_an_approximate_mechanism_has_a_delta() -> None:

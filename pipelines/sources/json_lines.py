@@ -6,6 +6,7 @@ msgspec reads one text at a time, so no row depends on another.
 from __future__ import annotations
 
 import codecs
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
@@ -23,6 +24,10 @@ from private_topk.transforms.errors import InvalidArgument, refused, verbatim
 
 _ROWS = 100_000
 _LOOK = 1 << 16
+_LEVELS = 100
+_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_STEPS = bytes({"[": 1, "{": 1, "]": 255, "}": 255}.get(chr(sign), 0) for sign in range(256))
+"""One level down and one up, as bytes of numbers with a sign."""
 _NOT_WHOLE = "are not one whole object of JSON in UTF-8 a line"
 _OTHER_TYPE = (
     "are no object, or have a user or an item that is neither a text nor a whole number, or a time that is neither a "
@@ -86,7 +91,10 @@ def rows_of(texts: Iterable[bytes], columns: Columns) -> Rows:
     causes: Counter[str] = Counter()
     for text in texts:
         try:
-            rows.append(decode(text))
+            row = decode(text)
+            if len(text) > 2 * _LEVELS and _is_too_deep(text):
+                raise RecursionError
+            rows.append(row)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             rows.append(None)
             cause = _OTHER_TYPE if isinstance(error, msgspec.ValidationError) else _NOT_WHOLE
@@ -96,6 +104,16 @@ def rows_of(texts: Iterable[bytes], columns: Columns) -> Rows:
     rows = [nothing if row is None else row for row in rows] if unreadable.any() else rows
     arrays = {name: _as_texts([*map(attrgetter(field), rows)]) for field, name in _fields(columns).items()}
     return Rows(arrays, pa.array(unreadable) if unreadable.any() else None, lambda: causes)
+
+
+def _is_too_deep(text: bytes) -> bool:
+    """Whether a value of an object of JSON has more than 100 levels. The parser's own limit is the rest of Python's
+    stack, of which every runner leaves another one.
+    """
+    if text.count(b"[") + text.count(b"{") <= _LEVELS + 1:
+        return False
+    steps = np.frombuffer(_TEXT.sub(b"", text).translate(_STEPS), np.int8)
+    return int(steps.cumsum(dtype=np.int32).max()) > _LEVELS + 1
 
 
 def _as_texts(values: list[str | int | float | None]) -> pa.Array:

@@ -130,6 +130,24 @@ def test_an_object_that_is_too_deep_for_the_parser_is_dropped_alone(tmp_path: Pa
     assert reasons(path) == {"unreadable": len(opened) + 2}
 
 
+def test_a_value_has_100_levels_at_most_however_much_of_the_stack_is_left(tmp_path: Path) -> None:
+    """Runners leave more of it or less, and the same rows must count on all. A bracket in a text is no level."""
+    kinds = [("[", "]"), ('{"a\\"[{": ', "}"), ('[1, "]\\\\", ', "]"), ('[[0], {"}": 0}, ', "]")]
+    rows = ['{"user": "u", "item": "i", "z": %s}', '{"z": %s, "user": "u", "item": "i"}']
+
+    def nested(depth: int) -> list[str]:
+        """The last bracket stands at this depth; of the last kind it is beside the value."""
+        values = [opened * (depth - 1) + '["{["]' + closed * (depth - 1) for opened, closed in kinds]
+        return [row % value for row in rows for value in values]
+
+    path = write(tmp_path / "rows.jsonl", "\n".join([*nested(100), *nested(101), *nested(900)]))
+
+    def from_below(calls: int) -> object:
+        return from_below(calls - 1) if calls else read(path)
+
+    assert read(path) == from_below(400) == ([("u", "i")] * 8, 16)
+
+
 @pytest.mark.parametrize("name", ["user", "größe", "имя", "a/b", "c0", "\u2028"])
 def test_columns_of_any_name_however_a_writer_spells_it(tmp_path: Path, name: str) -> None:
     """Of a key that is there twice, in any spelling, the last value counts; in an inner object it is another's."""

@@ -49,13 +49,14 @@ def test_json_objects_are_rows() -> None:
     assert rows(JsonPayload(), []) == []
     assert rows(JsonPayload(), [b"\xef\xbb\xbf" + message for message in GOOD]) == READ
     assert rows(JsonPayload(), [json.dumps(json.loads(message), indent=2).encode() for message in GOOD]) == READ
+    assert rows(JsonPayload(), [m[:-1] + b', "z": ' + b"[" * 100 + b"]" * 100 + b"}" for m in GOOD]) == READ
 
 
 @pytest.mark.parametrize(
     "broken",
     [
         *(b"", None, b"{", b"[1]", b"null", b'"text"', b"\xff\xfe", b'{"user": "a"', b"\n\n", b"{" * 5000),
-        *(b'{"user": "a"}\n{"user": "b"}',),
+        *(b'{"user": "a"}\n{"user": "b"}', GOOD[0][:-1] + b', "more": ' + b"[" * 101 + b"]" * 101 + b"}"),
     ],
 )
 def test_a_broken_message_harms_no_other(broken: bytes | None) -> None:

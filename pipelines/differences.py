@@ -21,6 +21,11 @@ _AS_A_WHOLE = ("domain", "reading", "windowing", *_SEVERAL)
 _SOME = 4
 """The most differences that a message names."""
 
+_IN_ADDRESS = ("kind", "servers", "topic", "uri")
+"""What the address of an input says already."""
+_STREAM = {"id": "topic id", "start": "kafka_start", "since": "the launch of"}
+"""Facts of a source by the names that an operator knows, where these are others."""
+
 
 def differences(was: Mapping[str, Any], now: Mapping[str, Any], but: Collection[str] = ()) -> Differences:
     """The settings that differ, each once, by its own name, however deep it stands.
@@ -65,6 +70,18 @@ def _by_argument(settings: Mapping[str, Any]) -> Mapping[str, Any]:
         "overall": overall or None,
         _RANKINGS: rankings,
     }
+
+
+def of_streams(was: Mapping[str, Any], now: Mapping[str, Any]) -> Differences:
+    """The facts by which two streams differ; what is `read` is the identity of a source, also inside of another."""
+    one, other = map(_facts, (was, now))
+    return differences(one, other, but=_IN_ADDRESS)
+
+
+def _facts(stream: Mapping[str, Any]) -> dict[str, Any]:
+    facts = {**stream["read"], **stream["read"].get("source", {})}
+    named = {_STREAM.get(name, name): value for name, value in facts.items() if name != "source"}
+    return {name: value for name, value in stream.items() if name != "read"} | named
 
 
 def told(differing: Differences) -> str:

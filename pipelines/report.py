@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.ledger import Account, NoBudget, Request
+from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.files import as_path, exists, is_local, protected_files, reached
 from private_topk.pipelines.options import Options, inputs_of, require
 from private_topk.pipelines.question import Question, asked_by, declared_period
@@ -24,7 +25,7 @@ from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.columns import Columns, block_of
 from private_topk.pipelines.sources.files import Files, Inputs
 from private_topk.pipelines.sources.payloads import make_payload
-from private_topk.pipelines.sources.source import Source
+from private_topk.pipelines.sources.source import Source, horizon
 from private_topk.transforms.asked import counts_asked
 from private_topk.transforms.domain import check_columns
 from private_topk.transforms.errors import (
@@ -153,8 +154,13 @@ class Report:
 
     def input_record(self) -> InputRecord | None:
         """Where a stream writes down what it has read; None for a report that is never resumed from another input."""
-        release, source = self.question.release, self.source
-        return None if source.bounded or source.live or release.key.in_memory else self.sink.input_record(release)
+        release, source, period = self.question.release, self.source, self.question.period
+        if source.bounded or source.live or release.key.in_memory:
+            return None
+        closes = {"allowed_lateness": identity_of(horizon(period).allowed_lateness)}
+        return self.sink.input_record(
+            release, {**self._reads(source.asked()), "windows": Windows.of(period).plain(), **closes}
+        )
 
     @cached_property
     def manifest(self) -> Manifest:
@@ -231,8 +237,11 @@ class Report:
         """What the fingerprint of a stream is of, in words: a refusal names what has changed. None of bounded input."""
         if self.source.bounded:
             return None
-        read = identity_of(self.source.identified())
-        return {"input": read.get("uri", self.source.uri), "output": self._output(), "read": read}
+        return {**self._reads(self.source.identified()), "output": self._output()}
+
+    def _reads(self, source: Any) -> dict[str, Any]:  # noqa: ANN401 - a value with an identity
+        read = identity_of(source)
+        return {"input": read.get("uri", self.source.uri), "read": read}
 
     def _rows(self) -> dict[str, str]:
         """The columns that define users, and times where there are windows."""

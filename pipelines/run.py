@@ -128,8 +128,10 @@ def check(report: Report, launch: Launch) -> None:
             f"{launch.runner} would hand this stream over to a launcher, and nobody would watch what is published",
             "start the stream without --template_location, or let a flex template rank files",
         )
-    record = None if launch.remote or finished else report.input_record()
-    if record is not None:  # where the key may not be read here, the workers look
+    record = None if launch.remote else report.input_record()  # where the key may not be read here, the workers look
+    if record is not None:
+        record.read()  # also of a finished stream, though nothing would be drawn: it may be taken for another one
+    if record is not None and not finished:
         check_record_kept(report)
         with of_field("input"):
             report.source.check_record(record)

@@ -37,7 +37,7 @@ from private_topk.pipelines.budget.rows import BROKEN, check_legible, moment
 from private_topk.pipelines.budget.sharing import cost_of, windows_paid_for
 from private_topk.pipelines.budget.statement import cost_in_words
 from private_topk.pipelines.budget.windows import Windows
-from private_topk.pipelines.differences import differences, differing, told
+from private_topk.pipelines.differences import differing, of_streams, told
 from private_topk.pipelines.process import RunFailed
 from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, by_signature, literal, verbatim
 from private_topk.transforms.loading import load
@@ -646,20 +646,7 @@ def _otherwise(asked: Entry, earlier: Entry) -> str:
         return "for other input"
     if earlier.stream is None:
         return "for other input or another output"
-    return f"with {told(differences(_stream_of(earlier), _stream_of(asked), but=_IN_ADDRESS))}"
-
-
-_IN_ADDRESS = ("kind", "servers", "topic", "uri")
-"""What the address of an input says already."""
-_STREAM = {"id": "topic id", "start": "kafka_start", "since": "the launch of"}
-"""Facts of a source by the names that an operator knows, where these are others."""
-
-
-def _stream_of(entry: Entry) -> dict[str, Any]:
-    stream = json.loads(entry.stream or "")
-    read = stream.pop("read")
-    facts = {**read, **read.get("source", {})}
-    return stream | {_STREAM.get(name, name): value for name, value in facts.items() if name != "source"}
+    return f"with {told(of_streams(json.loads(earlier.stream), json.loads(asked.stream)))}"
 
 
 def _other_question(asked: Entry, earlier: Entry) -> InvalidArgument:

@@ -5,7 +5,8 @@ before, and the reader's own state, which knows, may be lost with its runner. So
 before its bundle is committed, and no window closes before that: what is published is on record.
 
 An entry is a JSON object: the path of a file, name and id of a topic, or what a partition had given before a window
-closed. What depends on rows, such as the size of a file, is sealed, since who reads the rankings may look in here too.
+closed; and once, since no manifest tells it, what was asked of the stream. What depends on rows, such as the size of a
+file, is sealed, since who reads the rankings may look in here too.
 A page holds up to a thousand entries: a folder of 100,000 files has a hundred pages, and a turn of reading writes one
 of them, of some 100 KB.
 """
@@ -16,15 +17,17 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from private_topk.pipelines.differences import of_streams, told
 from private_topk.pipelines.files import FileInfo, exists, match_any, open_file, replace_file
 from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, verbatim
 from private_topk.transforms.release import Release
 
 FOLDER = ".private-topk-input"
 _PAGE = 1000
+_ASKED = "asked"
 
 Entry = dict[str, Any]
 
@@ -35,10 +38,11 @@ class InputRecord:
     Args:
         output: the folder of the rankings.
         release: each id, under each key, has a record of its own.
+        asked: of the stream, as `of_streams` compares it; None compares nothing.
     """
 
-    def __init__(self, output: str, release: Release) -> None:
-        self._output, self._release = output, release
+    def __init__(self, output: str, release: Release, asked: Mapping[str, Any] | None = None) -> None:
+        self._output, self._release, self._asked = output, release, asked
         self._name = f"{secrets.token_hex(8)}.jsonl"
         self._page: list[Entry] = []
         self._known: dict[str, Entry] | None = None
@@ -56,12 +60,21 @@ class InputRecord:
         return hmac.digest(key, json.dumps(facts).encode(), "sha256").hex()[:16]
 
     def read(self) -> list[Entry]:
-        """All entries, of this run and of earlier ones. Raises InvalidArgument if a page cannot be understood."""
+        """What was read, by this run and earlier ones. Raises InvalidArgument if a page cannot be understood, or
+        something else was asked of the stream.
+        """
         if self._known is None:
             pages = self._pages()
-            self._known = {_text(entry): entry for page in pages for entry in _read(page.path)}
-            self._kept = bool(pages)
-        return list(self._known.values())
+            known = {_text(entry): entry for page in pages for entry in _read(page.path)}
+            for entry in known.values():
+                self._refuse_another(entry.get(_ASKED))
+            self._known, self._kept = known, bool(pages)
+        return [entry for entry in self._known.values() if _ASKED not in entry]
+
+    def _refuse_another(self, asked: Mapping[str, Any] | None) -> None:
+        if asked and self._asked and (found := of_streams(asked, self._asked)):
+            rule = f"is taken: {verbatim(self._output)} is of {verbatim(self._release.id)} with {verbatim(told(found))}"
+            raise InvalidArgument("release_id", rule, f"ask the same again, or {ANOTHER_RELEASE}")
 
     def is_kept(self) -> bool:
         """Whether it is there: a stream has a page before its first window closes, though it may have read nothing."""
@@ -74,7 +87,8 @@ class InputRecord:
         """Write entries down, unless they are on record. On return they are stored for good, if only as none."""
         self.read()
         assert self._known is not None
-        new = {_text(entry): entry for entry in entries if _text(entry) not in self._known}
+        asked = [{_ASKED: self._asked}] if self._asked else []
+        new = {_text(entry): entry for entry in (*asked, *entries) if _text(entry) not in self._known}
         if not new and self._kept:
             return
         page = [*self._page, *new.values()]

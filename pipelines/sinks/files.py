@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -150,8 +150,8 @@ class ToFolder(Sink):
     def _root(self) -> str:
         return self.uri.rstrip("/")
 
-    def input_record(self, release: Release) -> InputRecord:
-        return InputRecord(self._root, release)
+    def input_record(self, release: Release, asked: Mapping[str, Any]) -> InputRecord:
+        return InputRecord(self._root, release, asked)
 
     def following(self, period: Period, release: Release) -> Callable[[], dict[str, float]]:
         labels, own = {window.label() for window in _windows(period)}, dict[tuple[str, int], bool]()

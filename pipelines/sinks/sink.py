@@ -78,7 +78,7 @@ class Sink(ABC):
         """The ranking files that a period's windows end in; None where rankings do not become files."""
         return None
 
-    def input_record(self, release: Release) -> InputRecord | None:
+    def input_record(self, release: Release, asked: Mapping[str, Any]) -> InputRecord | None:
         """The record of what a stream of a release has read; None where rankings do not become files."""
         return None
 

@@ -112,7 +112,7 @@ class Folder(Source):
 
         return BlockReader(read, (_READER,))
 
-    def identified(self) -> Any:  # noqa: ANN401 - a value with an identity
+    def asked(self) -> Any:  # noqa: ANN401 - a value with an identity
         return replace(self, uri=os.path.abspath(self.uri)) if is_local(self.uri) else self
 
     def local_paths(self) -> tuple[str, ...]:

@@ -112,9 +112,13 @@ class Source(ABC):
         """About how many bytes there are to read, which decides the number of shards; 0 if unknown."""
         return 0
 
-    def identified(self) -> Any:  # noqa: ANN401 - a value with an identity
-        """What identifies the input where its contents do not, as of a stream: all that is asked of it."""
+    def asked(self) -> Any:  # noqa: ANN401 - a value with an identity
+        """All that is asked of it, known without asking its place."""
         return self
+
+    def identified(self) -> Any:  # noqa: ANN401 - a value with an identity
+        """What identifies the input where its contents do not, as of a stream."""
+        return self.asked()
 
     def identity(self, key: ReleaseKey, period: Period | None) -> str:
         """64 hexadecimal digits that identify the input in a ledger: the same for the same input, different for others.

@@ -253,6 +253,15 @@ def test_a_stream_has_one_place_for_its_answers_and_is_told_what_has_changed(
         ledger.charge(report(True, {**asked, **change}).request())
 
 
+@pytest.mark.parametrize("name", ["server", "pattern"])
+def test_a_record_of_a_stream_holds_it_to_what_was_asked_without_a_ledger(folder: Path, name: str) -> None:
+    asked, change, said = OTHERWISE[name]
+    for again in ({}, {"poll": "3s"} if name == "pattern" else {"kafka_readers": 2, "kafka_config": "client.id=x"}):
+        report(True, {**asked, **again, "shards": 2}).input_record().add([])
+    with pytest.raises(InvalidArgument, match=f"is taken: out is of r with {said}: ask the same again"):
+        report(True, {**asked, **change}).input_record().add([])
+
+
 def test_files_are_the_same_input_however_they_are_spelled(folder: Path) -> None:
     """A copy, a link, a pattern, another way there: a repeat at no cost."""
     (folder / "copy.csv").write_bytes((folder / "rows.csv").read_bytes())

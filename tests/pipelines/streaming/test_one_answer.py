@@ -282,15 +282,16 @@ def test_a_record_names_the_files_that_were_read_and_seals_their_sizes_and_times
     killed(1)
     assert stream().status == 0
     pages = list(Path("out").glob(".private-topk-input/*/*"))
-    entries = [json.loads(line) for page in pages for line in page.read_text().splitlines()]
-    assert len(pages) == 2, "a page of each run"
+    lines = [json.loads(line) for page in pages for line in page.read_text().splitlines()]
+    entries = [line for line in lines if "asked" not in line]
+    assert len(pages) == 2 and len(lines) == 3, "a page of each run, and what was asked once"
     there = [Path("in", name).resolve() for name in ("0 junk 0.jsonl", "a.jsonl")]
     assert sorted(entry["path"] for entry in entries) == [str(path) for path in there]
     assert all(set(entry) == {"path", "state"} and len(entry["state"]) == 16 for entry in entries)
     Path("other key").write_text("another key of enough bytes")
     assert stream(release_key="file:other key", output="elsewhere").status == 0
     sealed = "".join(page.read_text() for page in Path("elsewhere").glob(".private-topk-input/*/*"))
-    assert len(sealed.splitlines()) == 2 and not any(entry["state"] in sealed for entry in entries)
+    assert len(sealed.splitlines()) == 3 and not any(entry["state"] in sealed for entry in entries)
     pages[0].write_bytes(b"{")
     killed(1)
     done = stream()
@@ -359,6 +360,43 @@ def test_other_questions_under_one_id_are_no_answers_to_each_other(released: Rel
         done = stream(**{**books, **change})
         assert done.status == 2 and "--release-id is taken: " in done.err, done.err
     assert files() == once
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"allowed_lateness": "5s"}, "allowed_lateness 0s (now 5s)"),
+        ({"clock": "log"}, "clock event (now log)"),
+        ({"input": "others/*.jsonl"}, "/in/*.jsonl (now "),
+        ({"window": "12h"}, "other windows"),
+        ({"slide": "12h"}, "other windows"),
+        ({"to": "2026-01-09"}, "other windows"),
+        ({"to": "2026-01-07"}, "other windows"),
+    ],
+)
+def test_a_stream_that_no_ledger_knows_goes_on_as_it_has_begun(
+    released: Released, change: dict[str, Any], said: str
+) -> None:
+    """Its windows would be of other rows, or come on top of those that are there; also where all are published."""
+    once = released("free")
+    shutil.copytree("in", "others")
+    finished = stream(dry_run=True, **FREE, **change)
+    killed(1)
+    left = files()
+    for done in (finished, *(stream(dry_run=check, **FREE, **change) for check in (True, None))):
+        assert done.status == 2 and "--release-id is taken: out" in done.err and said in done.err, done.err
+    assert files() == left
+    assert stream(**FREE, window="24h", poll="1s", shards=8).status == 0 and files() == once
+
+
+def test_a_record_that_does_not_say_what_was_asked_is_gone_on_with_and_says_it_then(released: Released) -> None:
+    once = released("free")
+    (page,) = Path("out").glob(".private-topk-input/*/*")
+    asked, *read = page.read_bytes().splitlines(keepends=True)
+    page.write_bytes(b"".join(read))
+    killed(1)
+    assert stream(**FREE).status == 0 and files() == once
+    assert asked in b"".join(each.read_bytes() for each in page.parent.iterdir())
 
 
 def test_another_question_is_seen_in_every_window_before_it_is_charged() -> None:

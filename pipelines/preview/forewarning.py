@@ -100,7 +100,7 @@ def _with_delta(question: Question) -> str:
     """How far counts would be moved with a delta, where draws or noisy counts have none and it makes that less."""
     asked, k, size = question.asked, question.asked.k, question.asked.domain.size or None
     own, counts = reach_of(question.top_k.mechanism, k, size), asked.publish_counts
-    if own is None or question.held is not None:
+    if k is None or own is None or question.held is not None:
         return ""
     what, offered = f"delta, such as {_DELTA}", {"delta": float(_DELTA)}
     if question.spare_delta or asked.mechanism.parameter("delta", 0):

@@ -26,7 +26,7 @@ from private_topk.pipelines.preview.words import named, of_one_ranking, short
 from private_topk.pipelines.process import level
 from private_topk.pipelines.question import Question
 from private_topk.transforms.errors import InvalidArgument, verbatim
-from private_topk.transforms.mechanisms.choice import NOISY_ORDERS, noise_told, reach_of
+from private_topk.transforms.mechanisms.choice import NOISY_ORDERS, choose, noise_told, reach_of
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.metric import USERS
 from private_topk.transforms.spec import TopK
@@ -100,7 +100,7 @@ def _with_delta(question: Question) -> str:
     """How far counts would be moved with a delta, where draws or noisy counts have none and it makes that less."""
     asked, k, size = question.asked, question.asked.k, question.asked.domain.size or None
     own, counts = reach_of(question.top_k.mechanism, k, size), asked.publish_counts
-    if own is None or question.held is not None:
+    if k is None or own is None or question.held is not None:
         return ""
     what, offered = f"delta, such as {_DELTA}", {"delta": float(_DELTA)}
     if question.spare_delta or asked.mechanism.parameter("delta", 0):
@@ -110,11 +110,11 @@ def _with_delta(question: Question) -> str:
         what, offered = f"{_COUNTS_DELTA}, such as {_DELTA}", {}
     names = NOISY_ORDERS if question.reason else (name_of_asked(question),)
     others, _ = alternatives(question, names, **offered)
-    reaches = {name: reach_of(other.top_k.mechanism, k, size) or own for name, other in others.items()}
-    name = min(reaches, key=lambda each: reaches[each])
-    if reaches[name] >= own:
+    name = choose((other.top_k.mechanism for other in others.values()), k, size).name
+    reach = reach_of(others[name].top_k.mechanism, k, size) or own
+    if reach >= own:
         return ""
-    return f". With a {what}, {noise_told(reaches[name], None if asked.score == USERS else asked.score.unit)} ({name})"
+    return f". With a {what}, {noise_told(reach, None if asked.score == USERS else asked.score.unit)} ({name})"
 
 
 def _declared(question: Question, like: str, groups: int) -> ByGroup:

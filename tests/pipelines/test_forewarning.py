@@ -71,6 +71,7 @@ def test_the_ranking_that_stands_there_warns(folder: Path) -> None:
     ("asked", "helps"),
     [
         ({}, True),
+        ({"k": 15}, True),
         ({"publish_counts": 1, "epsilon": 0.1}, True),
         ({"delta": 1e-9}, False),
         ({"delta": 1e-9, "publish_counts": 1}, False),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
+from statistics import NormalDist
 from typing import NamedTuple, TypeVar, cast
 
 from private_topk.transforms.errors import InvalidArgument
@@ -20,15 +21,17 @@ AUTO = "auto"
 
 _WHOLE = 10  # from here on digits behind the point tell nothing
 _BENDS = 2  # weights of users who hold more than counts wholly bend the order: as bad as twice the noise
-_REACH = {
-    "exponential": math.log(500),
-    "laplace": math.log(500),
-    "gumbel": math.log(math.log(2)) - math.log(-math.log1p(-1 / 1000)),
-    "logistic": math.log(999),
-    "half-logistic": math.log(1999 / 3),
-    "gaussian": 3.0902323,
+_QUANTILES: Mapping[str, Callable[[float], float]] = {
+    "exponential": lambda part: -math.log1p(-part),
+    "laplace": lambda part: math.copysign(math.log(2 * min(part, 1 - part)), part - 0.5),
+    "gumbel": lambda part: -math.log(-math.log(part)),
+    "logistic": lambda part: math.log(part / (1 - part)),
+    "half-logistic": lambda part: math.log((1 + part) / (1 - part)),
+    "gaussian": NormalDist().inv_cdf,
 }
-"""How far one noise in a thousand reaches above the median, for a scale of 1: what lifts an item among many others."""
+"""What such a part of noises lies below, for a scale of 1."""
+_REACH = {noise: quantile(0.999) - quantile(0.5) for noise, quantile in _QUANTILES.items()}
+"""How far one noise in a thousand reaches above the median: what is told of a noise."""
 _T = TypeVar("_T")
 
 
@@ -42,8 +45,9 @@ class Choice(NamedTuple):
 def choose(offered: Iterable[Mechanism], k: int, items: int | None, resolution: Fraction | None = None) -> Choice:
     """The mechanism to take of those that apply. A function of its arguments alone: it draws nothing.
 
-    The rule: of those that add noise to every count, the one whose noise reaches least far; if the items are not
-    public, of `restricted-gumbel` and `weighted-gaussian`. The answer is a sequence.
+    The rule: of those that add noise to every count, the one whose noise least lifts an item past another (`_apart`);
+    if the items are not public, of `restricted-gumbel` and `weighted-gaussian` the one whose noise reaches least far.
+    The answer is a sequence.
 
     Args:
         offered: every mechanism that applies, with one window's share of the budget, bounds and neighbours.
@@ -55,18 +59,17 @@ def choose(offered: Iterable[Mechanism], k: int, items: int | None, resolution: 
         InvalidArgument: none of those that the rule knows is offered.
     """
     by_name = {mechanism.about.name: mechanism for mechanism in offered}
-    reaches, counted = _reaches(by_name, k, items), any(each.with_counts for each in by_name.values())
-    if not reaches:
+    moved = _moved(by_name, k, items, _REACH if items is None else _apart(items))
+    if not moved:
         remedy = "name a mechanism that applies"
         raise InvalidArgument("mechanism", "cannot be chosen: none that adds noise to counts applies", remedy)
-    least = min(reaches, key=lambda name: reaches[name])
-    if len(reaches) == 1:
+    least, counted = min(moved, key=lambda name: moved[name]), any(each.with_counts for each in by_name.values())
+    if len(moved) == 1:
         adds = "whose counts come with the draw" if counted else "that adds noise to counts"
         return Choice(least, "finds most without a list of items" if items is None else f"the only one here {adds}")
     adds = "least noise of those whose counts come with the draw" if counted else "least noise here"
-    if isinstance(by_name[least], Weighted):  # whose reach is one of weights, and is not the noise alone
-        return Choice(least, adds)
-    return Choice(least, f"{adds}: {noise_told(reaches[least], resolution)}")
+    reach = reach_of(by_name[least], k, items)
+    return Choice(least, adds if reach is None else f"{adds}: {noise_told(reach, resolution)}")
 
 
 def noise_told(reach: float, resolution: Fraction | None) -> str:
@@ -82,10 +85,10 @@ NOISY_ORDERS = tuple(kind.about.name for kind in (Oneshot, Peeling, CdpPeeling, 
 
 
 def reach_of(mechanism: Mechanism, k: int | None, items: int | None) -> float | None:
-    """How far the noise on a count reaches; None of a mechanism whose noise is not known to be one on every count."""
+    """How far the noise on a count reaches; None where it is one on weights, or not known to be one on every count."""
     if k is None or isinstance(mechanism, Weighted):
         return None
-    return _reaches({mechanism.about.name: mechanism}, k, items).get(mechanism.about.name)
+    return _moved({mechanism.about.name: mechanism}, k, items, _REACH).get(mechanism.about.name)
 
 
 def chosen(
@@ -137,39 +140,44 @@ def chosen(
     return answers[choice.name], choice
 
 
-def _reaches(offered: Mapping[str, Mechanism], k: int, items: int | None) -> dict[str, float]:
-    """How far the noise on a count reaches; equal ones in the order of preference.
+def _apart(items: int) -> Mapping[str, float]:
+    """How far the luckiest noise of a list is above one that four of five exceed: what puts an item past one of the top
+    k. Gumbel noise reaches far above its median and not below; the shorter the list, the more those below decide."""
+    return {noise: quantile(1 - 1 / max(items, 2)) - quantile(0.2) for noise, quantile in _QUANTILES.items()}
+
+
+def _moved(offered: Mapping[str, Mechanism], k: int, items: int | None, far: Mapping[str, float]) -> dict[str, float]:
+    """How far noise moves counts, if at a scale of 1 it is so `far`; equal ones in the order of preference.
 
     To nine digits: peeling at its share of some windows is cdp-peeling at its own, but for the last bit of a float.
     """
     table = _UNKNOWN if items is None else _PUBLIC
-    reaches = {name: reach(offered[name], k, items or k) for name, reach in table.items() if name in offered}
-    return {name: float(f"{reach:.9g}") for name, reach in reaches.items()}
+    scales = {name: scaled(offered[name], k, items or k) for name, scaled in table.items() if name in offered}
+    return {name: float(f"{far[noise] * float(scale):.9g}") for name, (noise, scale) in scales.items()}
 
 
-def _noisy(mechanism: Mechanism, k: int, items: int) -> float:
-    noise, scale = cast(NoisyOrder, mechanism).noise_and_scale(items, k)
-    return _REACH[noise] * float(scale)
+def _noisy(mechanism: Mechanism, k: int, items: int) -> tuple[str, Fraction]:
+    return cast(NoisyOrder, mechanism).noise_and_scale(items, k)
 
 
-def _order_of_weights(mechanism: Mechanism, k: int, items: int) -> float:
+def _order_of_weights(mechanism: Mechanism, k: int, items: int) -> tuple[str, Fraction]:
     return _bent(cast(WeightedOrder, mechanism), cast(WeightedOrder, mechanism).scale(items))
 
 
-def _weights(mechanism: Mechanism, k: int, items: int) -> float:
+def _weights(mechanism: Mechanism, k: int, items: int) -> tuple[str, Fraction]:
     return _bent(cast(WeightedGaussian, mechanism), cast(WeightedGaussian, mechanism).scale())
 
 
-def _bent(mechanism: Weighted, scale: Fraction) -> float:
+def _bent(mechanism: Weighted, scale: Fraction) -> tuple[str, Fraction]:
     bends = mechanism.max_items_per_user > mechanism.whole_items
-    return _REACH["gaussian"] * float(scale) / UNIT * (_BENDS if bends else 1)
+    return "gaussian", scale / UNIT * (_BENDS if bends else 1)
 
 
-_PUBLIC: Mapping[str, Callable[[Mechanism, int, int], float]] = {
+_PUBLIC: Mapping[str, Callable[[Mechanism, int, int], tuple[str, Fraction]]] = {
     **dict.fromkeys(NOISY_ORDERS, _noisy),
     WeightedOrder.about.name: _order_of_weights,
 }
-_UNKNOWN: Mapping[str, Callable[[Mechanism, int, int], float]] = {
+_UNKNOWN: Mapping[str, Callable[[Mechanism, int, int], tuple[str, Fraction]]] = {
     RestrictedGumbel.about.name: lambda its, k, items: _noisy(cast(RestrictedGumbel, its).inner(k), k, items),
     WeightedGaussian.about.name: _weights,
 }

@@ -16,8 +16,9 @@ from private_topk.pipelines.preview.compare import alternatives
 from private_topk.pipelines.question import Question
 from private_topk.transforms.domain import RangeDomain, UnknownDomain
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, make_mechanism
+from private_topk.transforms.mechanisms.choice import _QUANTILES as QUANTILES
 from private_topk.transforms.mechanisms.choice import _REACH as REACH
-from private_topk.transforms.mechanisms.choice import choose
+from private_topk.transforms.mechanisms.choice import Choice, choose
 from private_topk.transforms.spec import TopK
 from tests.pipelines.shapes import looked, zipf
 from tests.refusals import refused
@@ -33,10 +34,11 @@ def offered(
     max_items_per_user: int | None = None,
     neighbours: str = "add-remove",
     names: Iterable[str] = tuple(MECHANISMS),
+    items: int = ITEMS,
     **asked: Any,  # noqa: ANN401 - as a Question takes it
 ) -> list[Mechanism]:
     """What a run that is asked for this could take, of some mechanisms."""
-    domain, budget = RangeDomain(0, ITEMS), {"epsilon": epsilon, "neighbours": neighbours}
+    domain, budget = RangeDomain(0, items), {"epsilon": epsilon, "neighbours": neighbours}
     plain = TopK(k, make_mechanism("oneshot", **budget), domain, max_items_per_user)
     if unknown_domain:
         hidden = make_mechanism("restricted-gumbel", delta=delta, **budget)
@@ -46,8 +48,12 @@ def offered(
 
 
 def chosen(k: int, epsilon: float, **asked: Any) -> str:  # noqa: ANN401
-    items = None if asked.get("unknown_domain") else ITEMS
-    return choose(offered(k, epsilon, **asked), k, items).name
+    return choice(k, epsilon, **asked).name
+
+
+def choice(k: int, epsilon: float, **asked: Any) -> Choice:  # noqa: ANN401
+    items = None if asked.get("unknown_domain") else asked.get("items", ITEMS)
+    return choose(offered(k, epsilon, **asked), k, items)
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
@@ -59,6 +65,8 @@ def chosen(k: int, epsilon: float, **asked: Any) -> str:  # noqa: ANN401
         (100, 1.0, {"delta": 1e-6}, "cdp-peeling"),
         (3, 3.0, {"delta": 1e-6}, "oneshot"),
         (5, 3.0, {"delta": 1e-6}, "cdp-peeling"),
+        (20, 1.0, {"delta": 1e-6, "items": 78}, "cdp-peeling"),
+        (20, 1.0, {"delta": 1e-6, "items": 25}, "gaussian"),
         (100, 1.0, {"max_items_per_user": 5}, "laplace"),
         (5, 1.0, {"max_items_per_user": 50}, "oneshot"),
         (100, 0.3, {"delta": 1e-6, "max_items_per_user": 5}, "gaussian"),
@@ -75,7 +83,7 @@ def test_the_expected_mechanism_is_chosen_and_gives_its_reason(
 ) -> None:
     asked = asked | {"neighbours": neighbours}
     assert chosen(k, epsilon, **asked) == name
-    reason = choose(offered(k, epsilon, **asked), k, None if "unknown_domain" in asked else ITEMS).reason
+    reason = choice(k, epsilon, **asked).reason
     assert reason and "\n" not in reason
 
 
@@ -116,6 +124,7 @@ def test_a_told_reach_holds_99_of_100_noises(noise: str) -> None:
     """As a sign-off sheet says it, also where the number is rounded by a twentieth; one in 1,000 reaches above it."""
     reach, (below, median) = REACH[noise], LAWS[noise]
     assert 1 - below(median + reach) == pytest.approx(0.001, rel=1e-4)
+    assert below(QUANTILES[noise](0.2)) == pytest.approx(0.2)
     assert below(median + 0.95 * reach) - below(median - 0.95 * reach) > 0.99
 
 

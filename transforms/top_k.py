@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Unpack
 
@@ -24,7 +25,7 @@ from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.history import Step
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.choice import AUTO
-from private_topk.transforms.mechanisms.parameters import check_parameter
+from private_topk.transforms.mechanisms.parameters import as_written, check_parameter
 from private_topk.transforms.plan import Execution, plan
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.rows import MakeBlocks, ShardByUser
@@ -201,13 +202,15 @@ class PrivateTopK(beam.PTransform):
 
 
 def _settled(spec: TopK, delta: float | Fraction | None, aside: bool) -> TopK:
-    """The specification, whose every window has the whole budget. Raises InvalidArgument for a delta without a use."""
+    """The specification, whose every window has the whole budget, in decimals: ten times 0.1 fit into 1. Raises
+    InvalidArgument for a delta without a use.
+    """
     if delta is not None and not aside:
         name = spec.mechanism.about.name
         raise InvalidArgument("delta", f"does not apply to {name}, which needs none", "leave it out")
     if delta:
         check_parameter("delta", delta)
-    return spec
+    return replace(spec, mechanism=as_written(spec.mechanism), publish_counts=as_written(spec.publish_counts))
 
 
 @beam.typehints.with_input_types(pa.RecordBatch)

@@ -146,9 +146,14 @@ def check_range(name: str, value: object, least: Fraction, most: Fraction, meani
         raise InvalidArgument(name, f"must be a number from {least} to {most}, got {shown}", meaning)
 
 
+def no_text(value: object) -> str:
+    """What to give in place of a number that is written as a text, as whoever wants it exact tries first."""
+    return 'give a number, such as 0.1 or Fraction("0.1")' if isinstance(value, str) else ""
+
+
 def _positive(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < _float(value) < math.inf:
-        raise InvalidArgument(name, f"must be a positive finite number, got {kind_shown(value)}")
+        raise InvalidArgument(name, f"must be a positive finite number, got {kind_shown(value)}", no_text(value))
 
 
 def _probability(name: str, value: object) -> None:

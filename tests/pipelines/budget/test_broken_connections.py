@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -154,9 +155,11 @@ def test_a_ledger_that_is_locked_says_that_it_waits(
     done = threading.Thread(target=lambda: Ledger(url).charge(request("a")))
     with held(url):
         done.start()
-        done.join(1)
+        said, deadline = "", time.monotonic() + 60
+        while not said and time.monotonic() < deadline:
+            done.join(0.5)
+            said = capsys.readouterr().err
         assert done.is_alive()
-        said = capsys.readouterr().err
     done.join(60)
     assert said.startswith("ledger: waiting for ") and said.count("\n") == 1 and "has locked it" in said
     assert [entry.release_id for entry in Ledger(url).read().charges] == ["a"]

@@ -696,14 +696,17 @@ def _check_parts(asked: Entry, charges: list[Entry]) -> None:
     decides what counts of a user: without the rows of the one, the user is replaced in the other, which no add-remove
     covers.
     """
-    pairs = [(asked, asked, "each other")]
+    pairs = [(asked, asked, "cut through each other")]
     for entry in charges:
         whose = f"those of {entry.release_id}, charged on {entry.charged}"
-        pairs += [(asked, entry, whose), (entry, asked, whose)]
-    for one, other, whose in pairs:
+        pairs += [(entry, asked, f"cut through {whose}"), (asked, entry, f"be cut by {whose}")]
+    for one, other, cut in pairs:
         if one.bounded and one.windows.cut_by(other.windows):
-            rule = f"must not cut through {whose}: a bound on what counts of a user then lets other rows count, and "
-            remedy = "take windows that hold each other or lie apart, or a budget with {neighbours} replace-one"
+            rule = f"must not {cut}: a bound on what counts of a user, such as groups, then lets other rows count, and "
+            remedy = (
+                "take the same windows, or windows that lie apart; larger ones only without groups and "
+                "{max_items_per_user}; or a budget with {privacy_unit} user, or with {neighbours} replace-one"
+            )
             raise InvalidArgument("window", verbatim(rule + "the user is replaced there"), remedy)
 
 

@@ -159,8 +159,8 @@ def of_datasets(books: Books) -> str:
     so_far = _added(budget.guarantee(each) for budget, each in spent)
     held = _added(_held(budget, each) for budget, each in spent)
     return (
-        f"added up, one user of all {len(budgets)} datasets that have a user budget has spent {so_far}, and is "
-        f"protected by {held}{' in the periods so far' * (len(spent) > len(budgets))}"
+        f"of a person in all {len(budgets)} datasets with a user budget: spent {so_far}, protected by {held}"
+        f"{' in the periods so far' * (len(spent) > len(budgets))}"
     )
 
 

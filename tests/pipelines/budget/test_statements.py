@@ -161,18 +161,18 @@ def test_the_budgets_of_several_datasets_end_with_their_sums(place: Path) -> Non
         ledger.create(Budget.of(dataset, 2, 1e-6, unit="user"))
         asked = Request(dataset, "user", dataset, "key", "f" * 32, {}, windows, Cost(epsilon))
         ledger.charge(asked)
-        assert dataset == "reads" or "added up" not in said()
+        assert dataset == "reads" or "of a person" not in said()
     ledger.create(Budget.of("plays", 9, unit="user-window"))
-    in_all = "added up, one user of all 2 datasets that have a user budget has spent epsilon"
-    assert said() == f"{in_all} 1.5, delta 0, and is protected by epsilon 4, delta 2e-06"
+    in_all = "of a person in all 2 datasets with a user budget: spent epsilon"
+    assert said() == f"{in_all} 1.5, delta 0, protected by epsilon 4, delta 2e-06"
     ledger.adopt([replace(asked.entry(), release_id="more", cost=Cost(Fraction(2)))])
-    assert said() == f"{in_all} 3.5, delta 0, and is protected by epsilon 4.5, delta 2e-06"
+    assert said() == f"{in_all} 3.5, delta 0, protected by epsilon 4.5, delta 2e-06"
     books = ledger.read()
     of_plays = Renewal("plays", "user", books.charges[0].charged, timedelta(days=1), books.charges[0].id)
     renewed = of_datasets(books._replace(renewals=[of_plays]))
-    assert renewed == f"{in_all} 3.5, delta 0, and is protected by epsilon 6.5, delta 3e-06 in the periods so far"
+    assert renewed == f"{in_all} 3.5, delta 0, protected by epsilon 6.5, delta 3e-06 in the periods so far"
     ledger.create(Budget.of("lends", 1, unit="user", neighbours="replace-one"))
-    assert "added up" not in said()
+    assert "of a person" not in said()
 
 
 def test_the_cost_over_all_windows_adds_up_over_releases_and_renewals(

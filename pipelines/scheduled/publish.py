@@ -135,8 +135,6 @@ class ScheduledReport(Publications):
         report, launch = self._made(number)
         with self.pointing():
             published = cache(lambda: tuple(self._published()))
-            own = msgspec.structs.replace(report.manifest, key_id=known_key_id(report.question.release.key))
-            too = cache(lambda: charged_too(self._charges(), (*published(), own)))
             try:
                 facts = [*dry_run(report, launch, published, self._charges)]
             except InvalidArgument as error:  # what is published stays, whatever would be asked now
@@ -146,7 +144,9 @@ class ScheduledReport(Publications):
                 tell(report, [("output", f"published before; drawing it again would be refused: {why}")], True)
                 return
             facts.append(("recall", self._forewarn(report, number)))
-            facts += (("charged", told) for told in named(too(), ": this promise counts that"))
+            own = msgspec.structs.replace(report.manifest, key_id=known_key_id(report.question.release.key))
+            too = charged_too(self._charges(), (*published(), own))
+            facts += (("charged", told) for told in named(too, ": this promise counts that"))
             facts += self._before_this_horizon(report.manifest)
             facts += (("earlier", told) for told in self._perhaps_lost(number))
             facts += self.lacking(number)

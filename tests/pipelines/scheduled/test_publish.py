@@ -16,7 +16,7 @@ from private_topk.pipelines import process
 from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.cli import main, publish
 from tests.pipelines.scheduled.support import CHARGED, folder, report
-from tests.pipelines.support import WEEKLY
+from tests.pipelines.support import WEEKLY, when_charged
 
 __all__ = ["folder"]
 
@@ -92,15 +92,22 @@ def test_a_signal_while_a_published_period_is_shown_says_that_it_is_done(
 def test_a_period_that_fails_keeps_no_later_one_from_being_published(
     folder: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    """Its input is not there: nothing is charged for it, and the call says which it was."""
+    """Its input is not there: nothing is charged for it, and the call says which it was. Its status is that of a
+    refusal, unless another one failed: only that may succeed if it is called again at once.
+    """
     text = CHARGED.replace("input: rows.csv", "input: rows/{start}.csv")
     (folder / "weekly.yaml").write_text(text)
     (folder / "rows").mkdir()
     for start in ("2026-01-05", "2026-01-19"):
         shutil.copy(folder / "rows.csv", folder / "rows" / f"{start}.csv")
     (folder / "rows" / "2026-01-26.csv").write_text("who,what\n")
+    first = folder / "rows" / "2026-01-05.csv"
+    with when_charged(folder / "budget.db", lambda: first.write_text("user,item,time\n")):
+        assert report(folder, "--backfill") == 1
+    assert outcomes(folder) == ["failed", "released"]
+    shutil.copy(folder / "rows.csv", first)
     capsys.readouterr()
-    assert report(folder, "--backfill") == 1
+    assert report(folder, "--backfill") == 2
     err = capsys.readouterr().err
     assert list(outputs(folder)) == ["weekly-2026-01-05.csv", "weekly-2026-01-19.csv"]
     assert outcomes(folder) == ["released"] * 2

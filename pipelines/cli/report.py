@@ -40,6 +40,7 @@ def _report(arguments: Namespace, others: list[str]) -> bool:
     from private_topk.pipelines.scheduled.publish import ScheduledReport
 
     report = ScheduledReport(file, arguments.correction)
+    report.check_windowing()
     if arguments.forget_users is not None:
         users = report.forget(arguments.forget_users)
         print(f"{report.name}: whatever its state held of the {len(users):,} listed users is of random users now")

@@ -332,7 +332,7 @@ class _Zstd(io.RawIOBase):
 
 
 def _not_whole(path: str) -> InvalidArgument:
-    return refused(f"{path} is not a whole {packing_of(path)} file: write or copy it again")
+    return refused(f"{path} is not a whole {packing_of(path)} file: write or copy it again, or rename it if it is none")
 
 
 def exists(path: str) -> bool:

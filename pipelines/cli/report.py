@@ -14,7 +14,7 @@ from private_topk.pipelines.cli.output import NOT_YET, once_done, print_json, re
 from private_topk.pipelines.process import Interrupted, RunFailed, received_signal
 from private_topk.pipelines.scheduled.file import read_report
 from private_topk.pipelines.scheduled.periods import Periods, now
-from private_topk.transforms.errors import InputNotReady, InvalidArgument, printable, verbatim
+from private_topk.transforms.errors import InputNotReady, InvalidArgument, printable, refused, verbatim
 
 if TYPE_CHECKING:
     from private_topk.pipelines.report import Report
@@ -40,6 +40,7 @@ def _report(arguments: Namespace, others: list[str]) -> bool:
     from private_topk.pipelines.scheduled.publish import ScheduledReport
 
     report = ScheduledReport(file, arguments.correction)
+    report.check_windowing()
     if arguments.forget_users is not None:
         users = report.forget(arguments.forget_users)
         print(f"{report.name}: whatever its state held of the {len(users):,} listed users is of random users now")
@@ -149,22 +150,21 @@ def _go_through(report: ScheduledReport, numbers: Sequence[int], arguments: Name
 
 
 def _tell_how_they_went(report: ScheduledReport, went: Sequence[str], arguments: Namespace) -> None:
-    """What became of all periods. Raises RunFailed, InputNotReady if some are not published."""
-    if not arguments.backfill and ("missed" in went or "failed" not in went) and (why := report.refused()):
+    """What became of all periods. Raises RunFailed, InvalidArgument or InputNotReady if some are not published."""
+    failed = [report.words(number) for number, how in enumerate(went) if how in ("failed", "refused")]
+    if not arguments.backfill and ("missed" in went or not failed) and (why := report.refused()):
         told = f"{report.name}: every call is refused: {why}"
         print(printable(told), file=sys.stderr if arguments.json else None, flush=True)
-    if "failed" not in went:
+    if not failed:
         report.tell_lost()
     if arguments.json:
         print_json(_document(report, [_as_json(report, *each) for each in enumerate(went)]))
     elif set(went) <= {"published before"} and not (arguments.backfill and arguments.quiet):  # cron would mail it
         print(f"{report.name}: nothing was missed")
-    failed = [report.words(number) for number, how in enumerate(went) if how == "failed"]
     if failed:
-        raise RunFailed(
-            f"{len(failed)} of {len(went)} periods are not published, as said above: {', '.join(failed)}. "
-            "Fix this and run the command again"
-        )
+        told = f"{len(failed)} of {len(went)} periods are not published, as said above: {', '.join(failed)}. "
+        told += "Fix this and run the command again"
+        raise RunFailed(told) if "failed" in went else refused(told)
     waiting = [report.words(number) for number, how in enumerate(went) if how == "not yet"]
     if waiting:
         raise InputNotReady(
@@ -196,7 +196,7 @@ def _went(report: ScheduledReport, number: int, of: int, arguments: Namespace) -
         if received_signal() is not None:  # a signal, whatever error a library turned it into
             raise
         status = report_error(error, about=f"private-topk: {report.words(number)}: ")
-        return "not yet" if status == NOT_YET else "failed"
+        return {NOT_YET: "not yet", InvalidArgument.status: "refused"}.get(status, "failed")
 
 
 def _document(report: ScheduledReport, periods: Sequence[dict[str, object]]) -> dict[str, object]:

@@ -143,6 +143,34 @@ class Publications(Periods):
             told = "periods before the last published one of which nothing is here"
             yield "gaps", f"{told}: {gone:,}, not counted; {more}"
 
+    def check_windowing(self) -> None:
+        """Raise InvalidArgument if a published ranking of this report overlaps its periods and is none of them."""
+        if self.state is not None:  # one series, which its state tells from another
+            return
+        over = range(self.schedule.ended(now(), beyond=True))
+        with self.pointing():
+            lying = (place for number in reversed(over) for place in self._lying(Periods(self._file), number))
+            last = next((place for place in lying if place.release), Lying("", "nothing"))
+            known = {corrected_by(last.release)}
+            with suppress(InvalidArgument):  # a ledger that is not there yet knows of none; a charge refuses it
+                known |= {corrected_by(each.release_id) for each in self._charges() if each.is_published}
+            own = [_bounds(self.release_id(number, None)) for number in range(len(over) + 1)]
+            others = {_bounds(each) for each in known if each.rpartition("/")[0] == self.name} - {*own}
+            overlapping = [(start, end) for start, end in others if end > own[0][0]]
+            if not overlapping:
+                return
+            start, end = max(overlapping)
+            here = "--".join(next(each for each in own if each[1] > start))
+            there = f"{verbatim(self.name)}/{start}--{end}"
+            was = last.pair.manifest and (last.pair.manifest.time_zone or "UTC")
+            if was not in (None, self.schedule.zone.key):
+                rule = f"must stay {was}, with which {there} was published: the period {here} overlaps that"
+                raise InvalidArgument("time_zone", rule, "restore it, or give another series another name and folder")
+            rule = (
+                f"{{period_from}}, {{window}} and {{time_zone}} make the period {here}, which overlaps the published "
+            )
+            raise InvalidArgument("", rule + there, "restore them, or give another series another name and folder")
+
     def _perhaps_lost(self, number: int) -> Iterator[str]:
         """The sentence for a period of which nothing is left and no ledger knows, though a later one is published. A
         ledger that adopted anything was restored, and may have lost what it knew.
@@ -358,6 +386,12 @@ class Publications(Periods):
 def corrected_by(release_id: str) -> str:
     """The first publication of the period of a release."""
     return release_id.partition(CORRECTION)[0]
+
+
+def _bounds(release_id: str) -> tuple[str, str]:
+    """The start and the end of a period, as its release is named: in the order of time, as texts too."""
+    start, _, end = release_id.rpartition("/")[2].partition("--")
+    return start, end
 
 
 def _corrects(files: Sequence[str]) -> int:

@@ -19,6 +19,7 @@ from private_topk.transforms.mechanisms.noisy_counts import DrawnCounts
 from tests.pipelines.show import rankings
 from tests.pipelines.support import command, options, question_of
 
+DRAWN = "whose counts come with the draw, often with far more noise than without counts"
 ROWS = [(user, item) for item in range(6) for user in range(40 * (6 - item))]
 BASE: dict[str, Any] = {
     "input": "rows.csv",
@@ -112,11 +113,9 @@ def test_python_takes_the_word_and_no_other() -> None:
 def test_auto_chooses_among_those_that_can_and_says_so() -> None:
     """Without counts one-shot noise for 2 places is less than Laplace noise for 6 items."""
     assert told(publish_counts=None, epsilon=0.2, k=2)["mechanism"].startswith("oneshot (")
-    assert told(epsilon=0.2, k=2)["mechanism"] == "laplace (the only one here whose counts come with the draw)"
+    assert told(epsilon=0.2, k=2)["mechanism"] == f"laplace (the only one here {DRAWN})"
     both = told(epsilon=0.2, k=2, delta=1e-6, max_items_per_user=60)["mechanism"]
-    assert both.startswith(
-        "gaussian (least noise of those whose counts come with the draw: nearly all counts change by"
-    )
+    assert both.startswith(f"gaussian (least noise of those {DRAWN}: nearly all counts change by")
 
 
 def test_a_shared_total_goes_to_the_ranking_whole() -> None:

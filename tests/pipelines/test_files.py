@@ -111,7 +111,7 @@ def read(step: int) -> bytes | None:
         with open_content("rows.csv.gz") as content:
             return b"".join(iter(lambda: content.read(step), b""))
     except InvalidArgument as error:
-        assert str(error) == "rows.csv.gz is not a whole gzip file: write or copy it again"
+        assert str(error) == "rows.csv.gz is not a whole gzip file: write or copy it again, or rename it if it is none"
         return None
 
 

@@ -64,10 +64,11 @@ def choose(offered: Iterable[Mechanism], k: int, items: int | None, resolution: 
         remedy = "name a mechanism that applies"
         raise InvalidArgument("mechanism", "cannot be chosen: none that adds noise to counts applies", remedy)
     least, counted = min(moved, key=lambda name: moved[name]), any(each.with_counts for each in by_name.values())
+    drawn = "whose counts come with the draw, often with far more noise than without counts"
     if len(moved) == 1:
-        adds = "whose counts come with the draw" if counted else "that adds noise to counts"
+        adds = drawn if counted else "that adds noise to counts"
         return Choice(least, "finds most without a list of items" if items is None else f"the only one here {adds}")
-    adds = "least noise of those whose counts come with the draw" if counted else "least noise here"
+    adds = f"least noise of those {drawn}" if counted else "least noise here"
     reach = reach_of(by_name[least], k, items)
     return Choice(least, adds if reach is None else f"{adds}: {noise_told(reach, resolution)}")
 

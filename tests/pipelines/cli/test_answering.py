@@ -121,9 +121,9 @@ def test_a_report_and_its_budget(folder: Path) -> None:
     assert answer(*asked, "--window-end", "2026-03-29")["periods"][0]["outcome"] == "published before"
     assert first["periods"][0]["empty"] == [] and "empty" in named("report")
     (folder / "rows.csv").rename(folder / "gone.csv")
-    caught = answer(*asked, "--backfill", "--until", "2026-03-30", status=1)
+    caught = answer(*asked, "--backfill", "--until", "2026-03-30", status=2)
     (folder / "gone.csv").rename(folder / "rows.csv")
-    assert [period["outcome"] for period in caught["periods"]] == ["published before", "failed"]
+    assert [period["outcome"] for period in caught["periods"]] == ["published before", "refused"]
     shown, charges = answer("budget", "show", *LEDGER), answer("budget", "history", *LEDGER)["charges"]
     assert set(shown) == {"budgets", "unfinished"} <= named("budget show")
     assert shown["budgets"][0]["used"] == 0.5 and len(charges) == 1

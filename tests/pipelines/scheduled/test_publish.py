@@ -16,7 +16,7 @@ from private_topk.pipelines import process
 from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.cli import main, publish
 from tests.pipelines.scheduled.support import CHARGED, folder, report
-from tests.pipelines.support import WEEKLY
+from tests.pipelines.support import WEEKLY, when_charged
 
 __all__ = ["folder"]
 
@@ -92,15 +92,22 @@ def test_a_signal_while_a_published_period_is_shown_says_that_it_is_done(
 def test_a_period_that_fails_keeps_no_later_one_from_being_published(
     folder: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    """Its input is not there: nothing is charged for it, and the call says which it was."""
+    """Its input is not there: nothing is charged for it, and the call says which it was. Its status is that of a
+    refusal, unless another one failed: only that may succeed if it is called again at once.
+    """
     text = CHARGED.replace("input: rows.csv", "input: rows/{start}.csv")
     (folder / "weekly.yaml").write_text(text)
     (folder / "rows").mkdir()
     for start in ("2026-01-05", "2026-01-19"):
         shutil.copy(folder / "rows.csv", folder / "rows" / f"{start}.csv")
     (folder / "rows" / "2026-01-26.csv").write_text("who,what\n")
+    first = folder / "rows" / "2026-01-05.csv"
+    with when_charged(folder / "budget.db", lambda: first.write_text("user,item,time\n")):
+        assert report(folder, "--backfill") == 1
+    assert outcomes(folder) == ["failed", "released"]
+    shutil.copy(folder / "rows.csv", first)
     capsys.readouterr()
-    assert report(folder, "--backfill") == 1
+    assert report(folder, "--backfill") == 2
     err = capsys.readouterr().err
     assert list(outputs(folder)) == ["weekly-2026-01-05.csv", "weekly-2026-01-19.csv"]
     assert outcomes(folder) == ["released"] * 2
@@ -177,7 +184,7 @@ def test_noise_is_forecast_once_a_call_and_only_for_rows_that_are_there(
     assert said.count("close to noise") == 1 and said.index("close to noise") < said.index("charged")
     assert len(outputs(folder)) == 3
     (folder / "weekly.yaml").write_text(noisy + "  on_noise: refuse\n")
-    assert report(folder, "--backfill", "--until", "2026-02-02") == 1 and len(outputs(folder)) == 3
+    assert report(folder, "--backfill", "--until", "2026-02-02") == 2 and len(outputs(folder)) == 3
     assert "refuses what is close to noise" in capsys.readouterr().err
 
 
@@ -329,6 +336,53 @@ def test_what_show_could_not_draw_as_one_series_is_refused(
         assert words != ["--missed"] or ": every call is refused: " in found.out
     write(*was)
     assert report(folder, "--window-end", "2026-01-12") == main(["show", str(folder / "out")]) == 0
+
+
+UTC_WEEK = "weekly/20260105T000000Z--20260112T000000Z"
+OTHER_PERIODS = (
+    "window.first, window.every and window.time_zone make the period {}--{}, which overlaps the published " + UTC_WEEK
+)
+OTHER_ZONE = f"window.time_zone must stay UTC, with which {UTC_WEEK} was published: the period {{}}--{{}} overlaps that"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said", "period", "charged"),
+    [
+        ("every", "time_zone: Europe/Berlin\n  every", OTHER_ZONE, ("20260104T230000Z", "20260111T230000Z"), False),
+        ("every", "time_zone: America/New_York\n  every", OTHER_ZONE, ("20260105T050000Z", "20260112T050000Z"), True),
+        ("week\n", "14d\n", OTHER_PERIODS, ("20260105T000000Z", "20260119T000000Z"), False),
+        (
+            "week\n  first: 2026-01-05",
+            "7d\n  first: 2026-01-10",
+            OTHER_PERIODS,
+            ("20260110T000000Z", "20260117T000000Z"),
+            True,
+        ),
+    ],
+)
+def test_periods_that_overlap_published_ones_are_refused(
+    folder: Path, capsys: pytest.CaptureFixture, old: str, new: str, said: str, period: tuple[str, str], charged: bool
+) -> None:
+    """By every call, which would publish rows a second time, or say to move a ranking that is paid for."""
+    text = CHARGED if charged else CHARGED.partition("ledger:")[0]
+    (folder / "weekly.yaml").write_text(text)
+    assert report(folder, "--window-end", "2026-01-12") == 0
+    (folder / "weekly.yaml").write_text(text.replace(old, new))
+    end = ("--window-end", "2026-01-17" if "-10" in new else "2026-01-19")
+    before = outputs(folder)
+    for words in (
+        ("--dry-run",),
+        (*end, "--dry-run"),
+        end,
+        (*end, "--correction", "1"),
+        ("--missed",),
+        ("--backfill",),
+    ):
+        capsys.readouterr()
+        assert report(folder, *words) == 2
+        found = capsys.readouterr()
+        assert said.format(*period) in found.err and found.err.count("overlaps") == 1 and not found.out
+    assert outputs(folder) == before
 
 
 @pytest.mark.parametrize(

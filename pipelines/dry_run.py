@@ -14,7 +14,7 @@ from private_topk.pipelines.budget.statement import cost_in_words, of_periods
 from private_topk.pipelines.progress import HAVE_CLOSED
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.manifest import Manifest, PrivacyFacts, Window, series_difference
-from private_topk.pipelines.release.promise import charged_too, series_of
+from private_topk.pipelines.release.promise import as_charged, charged_too, series_of
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import check
 from private_topk.pipelines.show.published import when
@@ -113,7 +113,9 @@ def _privacy(report: Report, published: Iterable[Manifest], charges: Iterable[En
         return "none: this ranking is for a test"
     bounds = [(None, None)] if period is None else [(each.start, each.end) for each in period.windows()]
     windows = tuple(Window(start=start, end=end, returned=0) for start, end in bounds)
-    published, charges = list(published), list(charges)
+    charges = list(charges)
+    held = {(each.release_id, each.key_id): each for each in reversed(charges)}
+    published = [as_charged(each, held.get((str(each.release_id), str(each.key_id)))) for each in published]
     own = msgspec.structs.replace(manifest, windows=windows, key_id=known_key_id(report.question.release.key))
     again = manifest.release_id in {each.release_id for each in published} | {each.release_id for each in charges}
     too = charged_too(charges, [*published, own])

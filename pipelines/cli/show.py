@@ -120,15 +120,17 @@ def _with_books(report: PublishedReport, arguments: Namespace) -> tuple[Publishe
     from private_topk.pipelines.budget.windows import Windows
     from private_topk.pipelines.release.promise import (
         apart,
+        as_charged,
         charged_otherwise,
         charged_too,
+        disputed,
         named,
         series_of,
         with_charged,
     )
 
     parts, books = report.parts or [manifest], Ledger(url).read()
-    held = {(each.release_id, each.key_id): each for each in books.charges}
+    held = {(each.release_id, each.key_id): each for each in reversed(books.charges)}
     charged = [(part, held.get((str(part.release_id), str(part.key_id)))) for part in parts]
     lacking = [str(part.release_id) for part, charge in charged if charge is None]
     otherwise = [str(part.release_id) for part, charge in charged if charge and charged_otherwise(part, charge)]
@@ -154,15 +156,14 @@ def _with_books(report: PublishedReport, arguments: Namespace) -> tuple[Publishe
         charges = [each for each in charges if each.windows.overlapping(*shown).any()]
     lost = charged_too(charges, parts)
     why = ", of which no manifest is here: these numbers count that"
-    report = replace(report, charged=len(lost))
-    if lost:
+    report = replace(report, charged=len(lost), disputed=tuple(disputed(list(dict.fromkeys(otherwise)))))
+    if lost or otherwise:
+        parts = [as_charged(*each) for each in charged]
         whole, told_by = series_of(parts, lost), with_charged(parts, lost)
-        report = replace(report, manifest=whole, parts=told_by, rankings_of_a_user=None)
-    return report, (
-        told,
-        *named(lost, why),
-        *apart(*(list(dict.fromkeys(each)) for each in (lacking, otherwise, datasets))),
-    )
+        of_a_user = None if lost else report.rankings_of_a_user
+        report = replace(report, manifest=whole, parts=told_by, rankings_of_a_user=of_a_user)
+    more = apart(list(dict.fromkeys(lacking)), datasets)
+    return report, (told, *named(lost, why), *report.disputed, *more)
 
 
 def _titled(report: PublishedReport, arguments: Namespace) -> PublishedReport:

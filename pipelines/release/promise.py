@@ -18,7 +18,8 @@ from private_topk.pipelines.budget.sharing import over_windows
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.release.manifest import BudgetFacts, Manifest, PrivacyFacts, Publication, SeriesFacts, Zcdp
 from private_topk.transforms.mechanisms.cost import Cost
-from private_topk.transforms.stated import number
+from private_topk.transforms.mechanisms.exact.accounting import epsilon_within, gaussian_epsilon
+from private_topk.transforms.stated import number, stated
 
 _NAMED = 4
 _BY_RHO = ("zcdp", "gaussian")
@@ -69,13 +70,13 @@ def promised(
         own_windows = everything.within(first.horizon.start, first.horizon.end) or everything
     once = replace(charges[0], windows=own_windows, cost=newest.cost, windows_of_a_user=_bound(first, own_windows))
     spent, reached = _with_the_rest(unit, charges, once, _covered(first))
-    if changed or dearer or reached > _covered(first):
+    if changed or dearer or reached > _covered(first) or not _covers(first):
         outside = everything.number - own_windows.number
         number = outside + max(own_windows.number, declared.windows or 1)
-        stated = _restated(declared, spent, delta, number, reached, by_rho)
+        restated = _restated(declared, spent, delta, number, reached, by_rho)
         # No less than they all declared, perhaps by a looser accounting: what comes later protects nobody.
         least = min(_declared(manifest).epsilon for manifest, _ in parts)
-        declared = msgspec.structs.replace(stated, epsilon=max(stated.epsilon, least))
+        declared = msgspec.structs.replace(restated, epsilon=max(restated.epsilon, least))
     if unit == "user" or everything.number == 1:
         return declared, None
     return declared, _budget(*over_windows(most("user", charges), delta, added=not by_rho))
@@ -230,19 +231,35 @@ def charged_otherwise(published: Manifest, charge: Entry) -> bool:
     )
 
 
+def as_charged(published: Manifest, charge: Entry | None) -> Manifest:
+    """The manifest, at the larger of the two costs where a ledger has charged another than it states."""
+    if charge is None or not published.private or not charged_otherwise(published, charge):
+        return published
+    declared, larger = _declared(published), largest_sums([[(1, cost_of_a_window(published))], [(1, charge.cost)]])
+    share, rankings = declared.share_of_a_window, declared.rankings_of_a_user_in_a_window or 1
+    facts: dict[str, Any] = {name: stated(getattr(larger, name) / rankings) for name in ("epsilon", "delta")}
+    if share is not None:
+        facts = {"share_of_a_window": msgspec.structs.replace(share, **facts)}
+    facts |= {"guarantee": "approximate" if larger.delta else declared.guarantee}
+    privacy = msgspec.structs.replace(declared, **facts)
+    return msgspec.structs.replace(published, privacy=privacy, zcdp_of_a_window=Zcdp.of(larger))
+
+
 def _is_one(some: Fraction, other: Fraction) -> bool:
     return max(some, other) <= min(some, other) * _ROUNDED
 
 
-def apart(lacking: Sequence[str], otherwise: Sequence[str], datasets: Sequence[str]) -> Iterator[str]:
-    """The sentences on published releases that a ledger has not charged, has charged otherwise than their manifests
-    state, or has charged to several datasets.
-    """
+def disputed(otherwise: Sequence[str]) -> Iterator[str]:
+    """The sentence on published releases that a ledger has charged otherwise than their manifests state."""
     if otherwise:
         yield (
             f"The manifest and the ledger's charge of {_some(otherwise)} state other costs: one was changed since, and "
-            "these numbers are those of the manifest."
+            "these numbers count the larger."
         )
+
+
+def apart(lacking: Sequence[str], datasets: Sequence[str]) -> Iterator[str]:
+    """The sentences on published releases that a ledger has not charged, or has charged to several datasets."""
     if lacking:
         yield (
             f"The ledger has not charged {_some(lacking)}: these numbers count that by its manifest, and the budget "
@@ -277,6 +294,16 @@ def _covered(manifest: Manifest) -> int:
     return declared.windows_of_a_user or declared.windows or 1
 
 
+def _covers(manifest: Manifest) -> bool:
+    """Whether a declared total is no less than its windows come to, where the accounting tells that by their costs."""
+    declared, spent = _declared(manifest), _covered(manifest) * cost_of_a_window(manifest)
+    epsilon, delta = _ROUNDED * _decimal(declared.epsilon), _ROUNDED * _decimal(declared.delta)
+    if declared.accounting not in _BY_RHO:
+        return declared.accounting != "basic" or (spent.epsilon <= epsilon and spent.delta <= delta)
+    within = gaussian_epsilon if declared.accounting == "gaussian" else epsilon_within
+    return spent.zcdp_delta < delta and within(spent.rho, delta - spent.zcdp_delta) <= epsilon
+
+
 def _with_the_rest(unit: str, charges: Sequence[Charge], once: Charge, covered: int) -> tuple[Cost, int]:
     """What a unit has spent and will have at most, and in how many windows, each as often as it is published.
 
@@ -309,9 +336,9 @@ def cost_of_publication(corrected: Publication) -> Cost:
     return _cost(corrected, corrected.zcdp)
 
 
-def _cost(stated: BudgetFacts | Publication, zcdp: Zcdp | None, rankings: int = 1) -> Cost:
+def _cost(budget: BudgetFacts | Publication, zcdp: Zcdp | None, rankings: int = 1) -> Cost:
     """What is proved of a window by the numbers that state it, each for so many rankings, and as zCDP for all."""
-    cost = rankings * Cost(_decimal(stated.epsilon), _decimal(stated.delta))
+    cost = rankings * Cost(_decimal(budget.epsilon), _decimal(budget.delta))
     if zcdp is None:
         return cost
     delta, tail = cost.delta, _decimal(zcdp.delta)

@@ -126,6 +126,7 @@ class PublishedReport:
         rankings_of_a_user: how many rankings one user may have changed in all; None where that is not known.
         parts: the manifests of a series, with those of rankings that were corrected.
         charged: how much else of it the numbers count that a ledger has charged; None where no ledger was asked.
+        disputed: the sentence on what that has charged otherwise than the manifests state.
     """
 
     rows: Rows
@@ -137,6 +138,7 @@ class PublishedReport:
     rankings_of_a_user: int | None = None
     parts: Sequence[Manifest] = ()
     charged: int | None = None
+    disputed: Sequence[str] = ()
 
     @property
     def _grouped(self) -> bool:

@@ -54,6 +54,7 @@ def in_words(report: PublishedReport) -> list[str]:
     if report.charged:
         more = "one more publication" if report.charged == 1 else f"{report.charged:,} more publications"
         sentences.append(f"These numbers also count {more} that a ledger has charged, of which no manifest is here.")
+    sentences += report.disputed
     if everything := manifest.all_windows:
         several = "windows" if report.charged else f"of the {windows} windows"
         sentences.append(

@@ -17,6 +17,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -262,6 +263,17 @@ def manifest(**facts: object) -> Manifest:
         },
     }
     return Manifest.decode(json.dumps({**few, **facts}).encode())
+
+
+def costing(manifest: bytes | str, factor: Fraction | int) -> str:
+    """The text of a manifest, edited by hand to state so many times its costs, without contradicting itself."""
+    facts = json.loads(manifest)
+    privacy, zcdp, paid = (facts[name] for name in ("privacy", "zcdp_of_a_window", "charge"))
+    for costs in filter(None, (privacy, privacy.get("share_of_a_window"))):
+        costs["epsilon"] *= float(factor)
+    zcdp["rho"] *= float(factor)
+    paid |= {name: str(Fraction(paid[name]) * factor) for name in ("epsilon", "rho")}
+    return json.dumps(facts)
 
 
 def options(**values: object) -> list[str]:

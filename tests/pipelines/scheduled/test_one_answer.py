@@ -19,7 +19,7 @@ from private_topk.transforms.mechanisms import Cost
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within, gaussian_epsilon
 from tests.nightly import nightly_but
 from tests.pipelines.scheduled.support import CHARGED, folder, report
-from tests.pipelines.support import WEEKLY, command
+from tests.pipelines.support import WEEKLY, command, costing
 
 __all__ = ["folder"]
 
@@ -172,6 +172,9 @@ def test_whatever_is_lost_counts_where_a_ledger_tells_of_it(
         assert all(now >= was for now, was in zip(found, whole, strict=True)), (file, end, found)
         for name, content in kept.items():
             (folder / "out" / name).write_bytes(content)
+    newest = folder / "out" / "weekly-2026-01-12.manifest.json"
+    newest.write_text(costing(newest.read_bytes(), Fraction(1, 10)))
+    assert stated() == whole, "of the ledger and a manifest that was edited the larger counts"
 
 
 def test_every_call_names_a_correction_whose_files_are_lost(folder: Path, capsys: pytest.CaptureFixture) -> None:

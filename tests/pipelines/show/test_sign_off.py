@@ -23,11 +23,13 @@ from private_topk.pipelines.show.sign_off import registry_entry, sheet
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within
 from private_topk.transforms.windows import Period
 from tests.pipelines.show.rankings import PAGES, answered, asked, day, published
-from tests.pipelines.support import command, write
+from tests.pipelines.support import command, costing, write
 
 TITLES = "item,title\n0,tea\n1,cake\n2,cake\n"
 TWO_DAYS = {"period": Period.of("2026-01-05", "2026-01-07", "1d")}
 LEDGER = "sqlite:///budget.db"
+NUMBERS = {"epsilon", "delta", "rho"}
+ZCDP = {"privacy_unit": "user", "horizon": 100, "delta": 1e-6}
 
 
 @pytest.fixture(autouse=True)
@@ -388,6 +390,40 @@ def test_a_manifest_that_states_another_cost_than_was_charged_is_named() -> None
         done = command("show", "days", "--sign-off", "--ledger", LEDGER)
         said = "The manifest and the ledger's charge of weekly/6 state other costs: one was changed since"
         assert done.status == 0 and (said in " ".join(done.out.split())) is (edited != text), done
+
+
+@pytest.mark.parametrize("more", [{}, {"privacy_unit": "user", "horizon": 4}, ZCDP])
+@pytest.mark.parametrize("edited", [(5, 6, 7), (5, 7)])
+def test_of_a_manifest_and_a_ledger_that_state_other_costs_the_larger_counts(
+    more: dict[str, Any], edited: tuple[int, ...]
+) -> None:
+    """Where manifests that agree with themselves state less, as if they had not been edited; the page says it too."""
+    budget(delta=1e-5, unit=more.get("privacy_unit", "user-window"))
+    for number in (5, 6, 7):
+        charged(f"days/{number}.csv", asked(f"weekly/{number}", **day(number), **more))
+    texts = {number: Path(f"days/{number}.manifest.json").read_text() for number in edited}
+
+    def told(factor: Fraction) -> list[dict[str, float]]:
+        for number, text in texts.items():
+            write(Path(f"days/{number}.manifest.json"), costing(text, factor))
+        done = command("show", "days", "--json", "--ledger", LEDGER)
+        assert command("show", "days", "--html", "page.html", "--overwrite", "--ledger", LEDGER).status == 0
+        for said in (done.err, Path("page.html").read_text()):
+            assert ("state other costs: one was changed since, and these numbers count the larger." in said) is (
+                factor != 1
+            )
+        facts = json.loads(done.out)["manifest"]
+        return [facts["privacy"], facts.get("all_windows") or {}, facts.get("zcdp_of_a_window") or {}]
+
+    def within(some: list[dict[str, float]], others: list[dict[str, float]]) -> bool:
+        pairs = [
+            (one[name], two[name]) for one, two in zip(some, others, strict=True) for name in NUMBERS & {*one} & {*two}
+        ]
+        return all(one <= two * 1.0001 for one, two in pairs)
+
+    whole, less, raised = (told(Fraction(factor)) for factor in (1, Fraction(1, 8), 2))
+    assert within(whole, less) and within(less, whole), (whole, less)
+    assert within(whole, raised) and raised[0]["epsilon"] > 1.4, raised
 
 
 def test_a_series_that_was_charged_to_two_datasets_says_that_neither_budget_has_all() -> None:

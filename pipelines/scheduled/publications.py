@@ -145,9 +145,8 @@ class Publications(Periods):
 
     def check_windowing(self) -> None:
         """Raise InvalidArgument if a published ranking of this report overlaps its periods and is none of them."""
-        if self.state is not None:  # one series, which its state tells from another
-            return
-        over = range(self.schedule.ended(now(), beyond=True))
+        over = range(self.schedule.ended(now(), beyond=self.state is None))
+        remedy = "give another series a name and places of its own"
         with self.pointing():
             lying = (place for number in reversed(over) for place in self._lying(Periods(self._file), number))
             last = next((place for place in lying if place.release), Lying("", "nothing"))
@@ -165,11 +164,10 @@ class Publications(Periods):
             was = last.pair.manifest and (last.pair.manifest.time_zone or "UTC")
             if was not in (None, self.schedule.zone.key):
                 rule = f"must stay {was}, with which {there} was published: the period {here} overlaps that"
-                raise InvalidArgument("time_zone", rule, "restore it, or give another series another name and folder")
-            rule = (
-                f"{{period_from}}, {{window}} and {{time_zone}} make the period {here}, which overlaps the published "
-            )
-            raise InvalidArgument("", rule + there, "restore them, or give another series another name and folder")
+                raise InvalidArgument("time_zone", rule, f"restore it, or {remedy}")
+            fields = "{period_from}, {window} and {time_zone}" + " with {horizon}" * (self.state is not None)
+            rule = f"{fields} make the period {here}, which overlaps the published {there}"
+            raise InvalidArgument("", rule, f"restore them, or {remedy}")
 
     def _perhaps_lost(self, number: int) -> Iterator[str]:
         """The sentence for a period of which nothing is left and no ledger knows, though a later one is published. A

@@ -359,6 +359,7 @@ OTHER_ZONE = f"window.time_zone must stay UTC, with which {UTC_WEEK} was publish
             True,
         ),
     ],
+    ids=["a zone ahead", "a zone behind", "another length", "another start"],
 )
 def test_periods_that_overlap_published_ones_are_refused(
     folder: Path, capsys: pytest.CaptureFixture, old: str, new: str, said: str, period: tuple[str, str], charged: bool

@@ -295,6 +295,10 @@ def test_another_series_does_not_go_on_from_a_state() -> None:
     steps(0)
     Path("more.txt").write_text("\n".join([*ITEMS, "song 8"]))
     Path("another.key").write_text("another key of the tests, no secret either\n")
+    change("horizon: 4", zone := "horizon: 4\n  time_zone: Europe/Berlin")
+    done = command("report", "charts.yaml", "--missed")
+    assert done.status == 2 and "window.time_zone must stay UTC, with which charts/" in done.err, done.err
+    change(zone, "horizon: 4")
     shutil.rmtree("out")
     for old, new, said in [
         ("k: 3", "k: 2", "k 3 (now 2)"),

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,7 +27,7 @@ from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.formats import RankingSchema, format_of, ranking_rows
 from private_topk.pipelines.release.manifest import Manifest, PeriodFacts, Publication, series_change, series_difference
 from private_topk.pipelines.release.place import manifest_path
-from private_topk.pipelines.release.promise import charged_otherwise, cost_of_a_window, promise_of
+from private_topk.pipelines.release.promise import charged_otherwise, check_agrees, cost_of_a_window, promise_of
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import MECHANISMS, Gaussian, Joint, LimitDomain, RestrictedLaplace
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within
@@ -354,8 +353,9 @@ def test_a_manifest_states_the_total_that_was_declared_and_the_cost_that_was_cha
         charge = question.request(dataset="d", key_id="k", fingerprint="0" * 64)
         assert manifest.privacy is not None
         assert promise_of([manifest])[0].epsilon == manifest.privacy.epsilon
+        check_agrees(manifest, "manifest")
         for cost in charge.cost.readings():
-            assert not charged_otherwise(manifest, SimpleNamespace(cost=cost))
+            assert not charged_otherwise(manifest, cost)
         found += 1
     assert found >= 2 or mechanism == "correlated-gaussian", "of windows to date alone"
 

@@ -375,6 +375,10 @@ def _restated(
     """
     pure = declared.guarantee == "pure" and not spent.delta
     epsilon, delta = (spent.epsilon, spent.delta) if pure else over_windows(spent, delta, added=not by_rho)
+    spare = _decimal(declared.delta) - spent.zcdp_delta
+    if 0 < spare < delta - spent.zcdp_delta:  # at the declared delta, where the rankings' own leave some of it
+        within = over_windows(spent, spare, added=not by_rho, least=spare)
+        epsilon, delta = within if within[1] < delta else (epsilon, delta)
     facts: dict[str, Any] = {"epsilon": _rounded(epsilon), "delta": _rounded(delta)}
     facts |= {"guarantee": "pure" if pure else "approximate"}
     if declared.windows is not None:

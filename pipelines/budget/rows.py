@@ -78,7 +78,8 @@ def _plain(row: Any, of: Field) -> Any:  # noqa: ANN401
     return value
 
 
-def _cost(row: Any, _: Field) -> Cost:  # noqa: ANN401
+def cost_in(row: Any, _: Field | None = None) -> Cost:  # noqa: ANN401
+    """The cost that a row states. Raises one of `BROKEN` where it states none."""
     cost = Cost(*(_fraction(getattr(row, part)) for part in _COSTS))
     if not cost.zcdp_delta <= cost.delta <= 1:
         raise ValueError
@@ -107,7 +108,7 @@ def _fraction(text: object) -> Fraction:
 
 _READ: dict[str, Callable[[Any, Field], Any]] = {
     "windows": lambda row, _: Windows.read(row.windows),
-    "cost": _cost,
+    "cost": cost_in,
     "total": _total,
     "rows": _columns,
     "bounded": lambda row, _: {0: False, 1: True}[row.bounded],  # SQLite has no truth values

@@ -291,18 +291,20 @@ def cost_of(spec: TopK) -> Cost:
 _DELTA = Fraction(1, 10**6)
 
 
-def over_windows(spent: Cost, delta: Fraction, *, added: bool = True) -> tuple[Fraction, Fraction]:
+def over_windows(
+    spent: Cost, delta: Fraction, *, added: bool = True, least: Fraction = _DELTA
+) -> tuple[Fraction, Fraction]:
     """Epsilon and delta for all rows of a user whose windows together have cost so much.
 
     The smaller epsilon of two: as they add up; or by zCDP, or as one Gaussian where they are (`shares`). Rhos need no
-    delta until their sum is turned into an epsilon, as a ledger does: so once, at 1e-6 or the given delta.
+    delta until their sum is turned into an epsilon, as a ledger does: so once, at `least` or the given delta.
 
     Args:
         delta: the largest of a single release.
         added: whether epsilons may count as they add up. Where some are Gaussian's and some are not, one of the two was
             fixed beforehand (`Budget`).
     """
-    tail = max(_DELTA, delta)
+    tail = max(least, delta)
     within = gaussian_epsilon if spent.gdp else epsilon_within
     composed = (within(spent.rho, tail), tail + spent.zcdp_delta)
     return min((spent.epsilon, spent.delta), composed) if added else composed

@@ -133,7 +133,7 @@ def _with_books(report: PublishedReport, arguments: Namespace) -> tuple[Publishe
     held = {(each.release_id, each.key_id): each for each in reversed(books.charges)}
     charged = [(part, held.get((str(part.release_id), str(part.key_id)))) for part in parts]
     lacking = [str(part.release_id) for part, charge in charged if charge is None]
-    otherwise = [str(part.release_id) for part, charge in charged if charge and charged_otherwise(part, charge)]
+    otherwise = [str(part.release_id) for part, charge in charged if charge and charged_otherwise(part, charge.cost)]
     datasets = list(
         dict.fromkeys(filter(None, (charge.dataset if charge else part.dataset for part, charge in charged)))
     )

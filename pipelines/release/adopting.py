@@ -20,7 +20,7 @@ from private_topk.pipelines.budget.rows import BROKEN, record_in
 from private_topk.pipelines.files import as_path, exists, match_any, open_file, reached
 from private_topk.pipelines.release.manifest import MANIFEST, Manifest, Publication
 from private_topk.pipelines.release.place import manifest_path
-from private_topk.pipelines.release.promise import cost_of_publication
+from private_topk.pipelines.release.promise import check_agrees, cost_of_publication
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
 
@@ -45,9 +45,11 @@ def _decoded(path: str) -> Manifest:
     with open_file(path) as source:
         content = source.read()
     try:
-        return Manifest.decode(content)
+        manifest = Manifest.decode(content)
     except ValueError:
         raise InvalidArgument("", f"{verbatim(path)} is no manifest of a ranking", "leave it out") from None
+    check_agrees(manifest, path)
+    return manifest
 
 
 def entries_of(manifests: Iterable[Manifest], dataset: str, charged: Collection[str] = ()) -> list[Entry]:

@@ -14,9 +14,11 @@ from typing import Any
 import msgspec
 
 from private_topk.pipelines.budget.accounting import Charge, Entry, largest_sums, most, units
+from private_topk.pipelines.budget.rows import BROKEN, cost_in
 from private_topk.pipelines.budget.sharing import over_windows
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.release.manifest import BudgetFacts, Manifest, PrivacyFacts, Publication, SeriesFacts, Zcdp
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within, gaussian_epsilon
 from private_topk.transforms.stated import number, stated
@@ -223,17 +225,31 @@ def named(charges: Sequence[Entry], more: str) -> Iterator[str]:
         yield f"The ledger has charged {_some(list(dict.fromkeys(each.release_id for each in charges)))} too{more}."
 
 
-def charged_otherwise(published: Manifest, charge: Entry) -> bool:
+def check_agrees(published: Manifest, path: str) -> None:
+    """Raise InvalidArgument for a manifest whose total, cost of a window and charge do not go together."""
+    try:
+        charged = published.charge and cost_in(published.charge)
+        agrees = not published.private or (
+            _covers(published) and not (charged and charged_otherwise(published, charged))
+        )
+    except (*BROKEN, InvalidArgument):
+        agrees = False
+    if not agrees:
+        rule = f"{verbatim(path)} contradicts itself: its epsilons, its rho and what it charges do not go together"
+        raise InvalidArgument("", rule, "one was changed: bring it back from a copy")
+
+
+def charged_otherwise(published: Manifest, charged: Cost) -> bool:
     """Whether a manifest states another cost of a window than a ledger has charged, by any reading of it, or none."""
     return not published.private or not any(
-        all(_is_one(getattr(cost, name), getattr(charge.cost, name)) for name in ("epsilon", "delta", "rho"))
+        all(_is_one(getattr(cost, name), getattr(charged, name)) for name in ("epsilon", "delta", "rho"))
         for cost in cost_of_a_window(published).readings()
     )
 
 
 def as_charged(published: Manifest, charge: Entry | None) -> Manifest:
     """The manifest, at the larger of the two costs where a ledger has charged another than it states."""
-    if charge is None or not published.private or not charged_otherwise(published, charge):
+    if charge is None or not published.private or not charged_otherwise(published, charge.cost):
         return published
     declared, larger = _declared(published), largest_sums([[(1, cost_of_a_window(published))], [(1, charge.cost)]])
     share, rankings = declared.share_of_a_window, declared.rankings_of_a_user_in_a_window or 1
@@ -359,6 +375,10 @@ def _restated(
     """
     pure = declared.guarantee == "pure" and not spent.delta
     epsilon, delta = (spent.epsilon, spent.delta) if pure else over_windows(spent, delta, added=not by_rho)
+    spare = _decimal(declared.delta) - spent.zcdp_delta
+    if 0 < spare < delta - spent.zcdp_delta:  # at the declared delta, where the rankings' own leave some of it
+        within = over_windows(spent, spare, added=not by_rho, least=spare)
+        epsilon, delta = within if within[1] < delta else (epsilon, delta)
     facts: dict[str, Any] = {"epsilon": _rounded(epsilon), "delta": _rounded(delta)}
     facts |= {"guarantee": "pure" if pure else "approximate"}
     if declared.windows is not None:

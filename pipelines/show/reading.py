@@ -12,7 +12,13 @@ from private_topk.pipelines.files import as_path, exists, is_local, match_any, o
 from private_topk.pipelines.release.formats import RANKING_FORMATS, columns_in, format_of, group_of
 from private_topk.pipelines.release.manifest import MANIFEST, Manifest, series_change, series_difference
 from private_topk.pipelines.release.place import manifest_path, pair_at
-from private_topk.pipelines.release.promise import first_start, not_corrected, rankings_of_a_user, series_of
+from private_topk.pipelines.release.promise import (
+    check_agrees,
+    first_start,
+    not_corrected,
+    rankings_of_a_user,
+    series_of,
+)
 from private_topk.pipelines.show.published import PublishedReport, when
 from private_topk.transforms.errors import InvalidArgument, verbatim
 
@@ -31,8 +37,8 @@ def read_published(*places: str) -> PublishedReport:
     what was published. A ranking in a folder whose manifest is lost is named alone: nobody knows what it has cost.
 
     Raises:
-        InvalidArgument: there is no ranking, it cannot be read, or a manifest is of another ranking; or several are no
-            series, since their parameters differ or a window occurs twice.
+        InvalidArgument: there is no ranking, it cannot be read, or a manifest is of another ranking or contradicts
+            itself; or several are no series, since their parameters differ or a window occurs twice.
     """
     found = [_files(as_path(place, "ranking")) for place in places]
     files = list(dict.fromkeys(file for some, _ in found for file in some))
@@ -145,9 +151,11 @@ def _read(path: str) -> _Content:
         content = source.read()
     if path.endswith(MANIFEST):
         try:
-            return [], Manifest.decode(content)
+            lone = Manifest.decode(content)
         except ValueError:
             raise InvalidArgument("", f"{verbatim(path)} is no manifest of a ranking", "move it away") from None
+        check_agrees(lone, path)
+        return [], lone
     try:
         rows = format_of(path).decode(content)
     except KeyError:  # a table, of something else
@@ -174,4 +182,5 @@ def _read(path: str) -> _Content:
             f"{verbatim(path)} is not the file that its manifest is of",
             "one of the two was changed or replaced: the SHA-256 is another",
         )
+    check_agrees(manifest, place)
     return rows, manifest

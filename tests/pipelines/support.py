@@ -271,8 +271,9 @@ def costing(manifest: bytes | str, factor: Fraction | int) -> str:
     privacy, zcdp, paid = (facts[name] for name in ("privacy", "zcdp_of_a_window", "charge"))
     for costs in filter(None, (privacy, privacy.get("share_of_a_window"))):
         costs["epsilon"] *= float(factor)
-    zcdp["rho"] *= float(factor)
-    paid |= {name: str(Fraction(paid[name]) * factor) for name in ("epsilon", "rho")}
+    of_rho = factor * min(factor, 1)  # no more than epsilon's, nor than its square
+    zcdp["rho"] *= float(of_rho)
+    paid |= {name: str(Fraction(paid[name]) * by) for name, by in (("epsilon", factor), ("rho", of_rho))}
     return json.dumps(facts)
 
 

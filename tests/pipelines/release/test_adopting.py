@@ -225,7 +225,7 @@ def test_only_what_can_be_charged_to_the_dataset_is_adopted(
         "keyless": "the manifest of keyless does not tell",
         "swapped": "--neighbours must be add-remove",
         "user": "--privacy-unit must be user-window, as in the budget of dataset plays",
-        "less": "the manifest of less does not tell",
+        "less": "less.manifest.json contradicts itself",
         "when": "the manifest of when does not tell",
         "none": "none.manifest.json is no manifest of a ranking",
         "missing": "missing has no manifest",

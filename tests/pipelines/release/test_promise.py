@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,7 +27,7 @@ from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.formats import RankingSchema, format_of, ranking_rows
 from private_topk.pipelines.release.manifest import Manifest, PeriodFacts, Publication, series_change, series_difference
 from private_topk.pipelines.release.place import manifest_path
-from private_topk.pipelines.release.promise import charged_otherwise, cost_of_a_window, promise_of
+from private_topk.pipelines.release.promise import charged_otherwise, check_agrees, cost_of_a_window, promise_of
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import MECHANISMS, Gaussian, Joint, LimitDomain, RestrictedLaplace
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within
@@ -354,8 +353,9 @@ def test_a_manifest_states_the_total_that_was_declared_and_the_cost_that_was_cha
         charge = question.request(dataset="d", key_id="k", fingerprint="0" * 64)
         assert manifest.privacy is not None
         assert promise_of([manifest])[0].epsilon == manifest.privacy.epsilon
+        check_agrees(manifest, "manifest")
         for cost in charge.cost.readings():
-            assert not charged_otherwise(manifest, SimpleNamespace(cost=cost))
+            assert not charged_otherwise(manifest, cost)
         found += 1
     assert found >= 2 or mechanism == "correlated-gaussian", "of windows to date alone"
 
@@ -427,6 +427,23 @@ def test_a_correction_is_not_seen_to_lower_the_declared_total(mechanism: str) ->
 
     once, again = made("1", 5), made("1/correction-1", 5)
     assert promise_of([once])[0].epsilon == 4 <= promise_of([again, once])[0].epsilon < 4.5
+
+
+@pytest.mark.parametrize("mechanism", ["peeling", "limit-domain"])
+def test_a_correction_is_promised_at_the_delta_that_was_declared(mechanism: str) -> None:
+    """Which is less than 1e-6, and of which single rankings may take a part."""
+    held, unknown = Budget.of("plays", 1.5, 5e-7, unit="user").total, mechanism == "limit-domain"
+    listed: dict[str, Any] = {"unknown_domain": True} if unknown else {"domain": ["a", "b"]}
+    asked = {"mechanism": mechanism, "k": 1, "epsilon": 1.2, "delta": 4e-7, "held": held, "privacy_unit": "user"}
+    period, release = Period.of("2026-01-05", "2026-01-17", "1d"), Release(KEY, "r/correction-1")
+    question = Question.of(**asked, **listed, period=period, release=release, max_items_per_user=1)
+    manifest = manifest_of(question).with_answer([Ranking(each, ("a",), 1, "sequence") for each in period.windows()])
+    cost = cost_of_a_window(manifest)
+    first = msgspec.structs.replace(manifest, release_id="r")
+    last = msgspec.structs.replace(manifest, windows=manifest.windows[-1:], corrects=(Publication.of("r", cost),))
+    told, spent = promise_of([first, last])[0], 13 * cost
+    assert (spent.zcdp_delta > 0) is unknown and told.delta == 4e-7
+    assert number(told.epsilon) == number(epsilon_within(spent.rho, Fraction("4e-7") - spent.zcdp_delta))
 
 
 def test_a_question_that_comes_to_ask_for_less_states_no_less_than_was_declared() -> None:

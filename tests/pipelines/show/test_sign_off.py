@@ -29,6 +29,7 @@ TITLES = "item,title\n0,tea\n1,cake\n2,cake\n"
 TWO_DAYS = {"period": Period.of("2026-01-05", "2026-01-07", "1d")}
 LEDGER = "sqlite:///budget.db"
 NUMBERS = {"epsilon", "delta", "rho"}
+BASIC = {"privacy_unit": "user", "horizon": 4}
 ZCDP = {"privacy_unit": "user", "horizon": 100, "delta": 1e-6}
 
 
@@ -384,15 +385,42 @@ def test_a_manifest_that_states_another_cost_than_was_charged_is_named() -> None
     for number in (5, 6, 7):
         charged(f"days/{number}.csv", asked(f"weekly/{number}", **day(number)))
     text = Path("days/6.manifest.json").read_text()
-    for epsilon in ("1.0", "0.25", "4"):
-        edited = text.replace('"epsilon": 1.0', f'"epsilon": {epsilon}')
+    for factor in (Fraction(1), Fraction(1, 4), 4):
+        edited = costing(text, factor)
         Path("days/6.manifest.json").write_text(edited)
         done = command("show", "days", "--sign-off", "--ledger", LEDGER)
         said = "The manifest and the ledger's charge of weekly/6 state other costs: one was changed since"
-        assert done.status == 0 and (said in " ".join(done.out.split())) is (edited != text), done
+        assert done.status == 0 and (said in " ".join(done.out.split())) is (factor != 1), done
 
 
-@pytest.mark.parametrize("more", [{}, {"privacy_unit": "user", "horizon": 4}, ZCDP])
+@pytest.mark.parametrize(
+    ("more", "part", "name", "value"),
+    [
+        *(({}, *edit) for edit in (("privacy", "epsilon", 0.1), ("privacy", "delta", 1e-3))),
+        *(({}, *edit) for edit in (("zcdp_of_a_window", "rho", 0.0125), ("charge", "rho", "1/100000"))),
+        *(({}, "charge", "epsilon", value) for value in ("1/0", "few", "1e999999999")),
+        (BASIC, "privacy", "epsilon", 0.1),
+        *((ZCDP, "privacy", *edit) for edit in (("epsilon", 0.1), ("delta", 1e-9), ("delta", 0.0))),
+    ],
+)
+def test_a_manifest_that_contradicts_itself_is_neither_shown_nor_adopted(
+    more: dict[str, Any], part: str, name: str, value: object
+) -> None:
+    """By the edit of a single field, where its ranking is there and where that is lost."""
+    budget(delta=1e-5, unit=more.get("privacy_unit", "user-window"))
+    for number in (5, 6):
+        published(f"days/{number}.csv", asked(f"weekly/{number}", **day(number), **more))
+    facts = json.loads(Path("days/6.manifest.json").read_text())
+    facts[part][name] = value
+    write(Path("days/6.manifest.json"), json.dumps(facts))
+    for _ in range(2):
+        for words in (("show", "days"), ("budget", "adopt", "days", "--ledger", LEDGER, "--dataset", "plays")):
+            done = command(*words)
+            assert done.status == 2 and "6.manifest.json contradicts itself" in done.err, (words, done)
+        Path("days/6.csv").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("more", [{}, BASIC, ZCDP])
 @pytest.mark.parametrize("edited", [(5, 6, 7), (5, 7)])
 def test_of_a_manifest_and_a_ledger_that_state_other_costs_the_larger_counts(
     more: dict[str, Any], edited: tuple[int, ...]

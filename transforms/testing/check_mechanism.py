@@ -84,15 +84,17 @@ def leaves_the_counts_alone(mechanism: Mechanism) -> None:
 
 
 def obvious_winners_win_wherever_they_stand(mechanism: Mechanism) -> None:
-    """Permutation equivariance at its sharpest, in any order, which a score may leave open: the most frequent of 20
-    answers, since some may be drawn whatever the counts are; `check_law` sees all in distribution.
+    """Permutation equivariance at its sharpest, in any order, which a score may leave open: a quarter of 20 answers,
+    since some may be drawn whatever the counts are, and a loss may see the first winner alone; `check_law` sees all in
+    distribution.
     """
     for shift in range(5):
         counts = np.roll(np.array([10**15, 10**12, 0, 0, 0]), shift)
         bits, winners = RandomBits.keyed(b"roll"), {shift % 5, (shift + 1) % 5}
         answers = Counter(frozenset(mechanism(counts, 2, bits).tolist()) for _ in range(20))
         often = set(answers.most_common(1)[0][0])
-        assert often == winners, f"counts {counts.tolist()}: most answers must hold {winners}, got {often} most often"
+        told = f"counts {counts.tolist()}: a quarter of 20 answers must be {winners}, got {often} most often"
+        assert answers[frozenset(winners)] >= 5, told
 
 
 def refuses_bad_arguments(mechanism: Mechanism) -> None:

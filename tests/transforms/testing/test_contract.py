@@ -56,7 +56,7 @@ class Turned(Peeling):
         (broken("Ambient", select=lambda self, histogram, k, draw: np.arange(k)), "two draws gave one answer"),
         (broken("Narrow", __call__=narrow), "a negative count was given"),
         (broken("Writes", __call__=writes), "read-only"),
-        (broken("Blind", select=at_random), r"most answers must hold \{0, 1\}, got \{1, 3\}"),
+        (broken("Blind", select=at_random), r"a quarter of 20 answers must be \{0, 1\}, got \{1, 3\}"),
         (broken("Small", sensitivity=1), "the noise is that of counts though a user moves a sum by the cap"),
         (
             broken("Free", cost=lambda self, k: Cost(Fraction(1, 2))),

@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, cast
 
+from private_topk.pipelines.budget.accounting import budget_usage, heaviest
 from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.ledger import Account, NoBudget, Request
 from private_topk.pipelines.budget.windows import Windows
@@ -40,6 +41,7 @@ from private_topk.transforms.errors import (
 from private_topk.transforms.history import Step
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.choice import noise_told, reach_of
+from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.metric import USERS
 from private_topk.transforms.stated import number
 from private_topk.transforms.windows import Period
@@ -210,13 +212,15 @@ class Report:
         )
 
     def cheaper(self, request: Request) -> str:
-        """That `peeling` would use less than half of the budget that a chosen mechanism does, or nothing."""
+        """That `peeling` would add less than half of what a chosen mechanism adds to the used budget, or nothing."""
         if self.account is None or self.question.reason is None:
             return ""
         with suppress(InvalidArgument):  # it does not apply here; or the request is refused, which its charge tells
-            quote, other = self.account.books.quote, replace(self, question=self.question.with_mechanism("peeling"))
-            used, less = quote(request).used, quote(other.request(request.fingerprint)).used
-            if used is not None and less is not None and used > 2 * less:
+            books, other = self.account.books, replace(self, question=self.question.with_mechanism("peeling"))
+            used, less = books.quote(request).used, books.quote(other.request(request.fingerprint)).used
+            budget = self.account.budget(request.unit)
+            spent = heaviest(budget, budget_usage(budget, books.read(request.dataset)).charges)
+            if used is not None and less is not None and used > 2 * less - budget.used(Cost.sum(spent)):
                 asked = self.question.asked
                 reach = reach_of(other.question.top_k.mechanism, asked.k, asked.domain.size or None) or 0.0
                 noise = noise_told(reach, None if asked.score == USERS else asked.score.unit)

@@ -189,6 +189,16 @@ def test_a_choice_that_takes_most_of_a_ledger_by_rho_is_told_with_what_would_tak
         assert ("users, 5.1% would be used and not 16.7%" in f"{done.out}{done.err}") == tells, done
 
 
+def test_what_takes_less_of_a_ledger_is_told_by_what_a_run_adds() -> None:
+    """And not by what is used then, which half of a budget hides that was used before."""
+    total = options(ledger="sqlite:///b.db", dataset="d", epsilon=1.2, delta=1.2e-6, privacy_unit="user")
+    assert command("budget", "create", *total).status == 0
+    before = command("run", *charged("r", "a.csv", privacy_unit="user", epsilon=0.5, mechanism="peeling"))
+    assert "31.8% of the budget is used" in before.err, before
+    checked = command("run", *charged("s", "b.csv", privacy_unit="user", epsilon=0.2), "--dry-run")
+    assert "users, 36.9% would be used and not 58.3%" in checked.out, checked
+
+
 def test_a_notebook_is_charged_once() -> None:
     assert command("budget", "create", *options(ledger="sqlite:///b.db", dataset="d", epsilon=1)).status == 0
     release = Release(ReleaseKey.parse("file:key"), "a cell")

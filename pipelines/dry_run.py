@@ -10,11 +10,12 @@ import msgspec
 
 from private_topk.pipelines.budget.accounting import budget_usage
 from private_topk.pipelines.budget.ahead import told_ahead
+from private_topk.pipelines.budget.ledger import tell_operator
 from private_topk.pipelines.budget.statement import cost_in_words, of_periods
 from private_topk.pipelines.progress import HAVE_CLOSED
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.manifest import Manifest, PrivacyFacts, Window, series_difference
-from private_topk.pipelines.release.promise import as_charged, charged_too, series_of
+from private_topk.pipelines.release.promise import as_charged, charged_too, charges_of, series_of
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import check
 from private_topk.pipelines.show.published import when
@@ -22,6 +23,7 @@ from private_topk.pipelines.show.words import drawn_by, in_numbers, of_groups, p
 from private_topk.pipelines.sinks.sink import known_key_id
 from private_topk.pipelines.sources.source import Source
 from private_topk.pipelines.standing import check_adopted, check_repeat, lying_at, windows_of
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.metric import USERS
 
 if TYPE_CHECKING:
@@ -114,8 +116,7 @@ def _privacy(report: Report, published: Iterable[Manifest], charges: Iterable[En
     bounds = [(None, None)] if period is None else [(each.start, each.end) for each in period.windows()]
     windows = tuple(Window(start=start, end=end, returned=0) for start, end in bounds)
     charges = list(charges)
-    held = {(each.release_id, each.key_id): each for each in reversed(charges)}
-    published = [as_charged(each, held.get((str(each.release_id), str(each.key_id)))) for each in published]
+    published = [as_charged(*each) for each in charges_of(published, charges)]
     own = msgspec.structs.replace(manifest, windows=windows, key_id=known_key_id(report.question.release.key))
     again = manifest.release_id in {each.release_id for each in published} | {each.release_id for each in charges}
     too = charged_too(charges, [*published, own])
@@ -158,7 +159,13 @@ def _ledger(report: Report) -> Iterator[Fact]:
         return
     request = report.request()
     check_adopted(report)
-    quote = account.books.quote(request)
+    cheaper = report.cheaper(request)
+    try:
+        quote = account.books.quote(request)
+    except InvalidArgument:
+        if cheaper:
+            tell_operator(cheaper)
+        raise
     if quote.outcome is None:
         corrected = {each.release_id for each in report.corrects}
         alike = [
@@ -166,8 +173,7 @@ def _ledger(report: Report) -> Iterator[Fact]:
             for each in account.books.read(account.dataset).charges
             if each.release_id in corrected and each.fingerprint == request.fingerprint
         ]
-        cheaper = [f"; {less}" for less in (report.cheaper(request),) if less]
-        told = f"{fits(account, quote, report.question)}{''.join([*cheaper, *alike[-1:]])}"
+        told = f"{fits(account, quote, report.question)}{f'; {cheaper}' if cheaper else ''}{''.join(alike[-1:])}"
         yield "ledger", f"dataset {account.dataset}: this run {told}"
         yield from reports(account, request, request.release_id)
         return

@@ -212,19 +212,31 @@ class Report:
         )
 
     def cheaper(self, request: Request) -> str:
-        """That `peeling` would add less than half of what a chosen mechanism adds to the used budget, or nothing."""
+        """That `peeling` would add less than half of what a chosen mechanism adds to the used budget, or would fit
+        where that does not; or nothing.
+        """
         if self.account is None or self.question.reason is None:
             return ""
-        with suppress(InvalidArgument):  # it does not apply here; or the request is refused, which its charge tells
-            books, other = self.account.books, replace(self, question=self.question.with_mechanism("peeling"))
-            used, less = books.quote(request).used, books.quote(other.request(request.fingerprint)).used
-            budget = self.account.budget(request.unit)
+        books, used = self.account.books, None
+        try:
+            quote = books.quote(request)
+        except InvalidArgument as refusal:
+            if refusal.field:  # for more than its cost
+                return ""
+        else:
+            used = quote.used
+            if used is None:  # a repeat
+                return ""
+        with suppress(InvalidArgument):  # it does not apply here, or does not fit either
+            peeled = replace(self, question=self.question.with_mechanism("peeling"))
+            less, budget = books.quote(peeled.request(request.fingerprint)).used, self.account.budget(request.unit)
             spent = heaviest(budget, budget_usage(budget, books.read(request.dataset)).charges)
-            if used is not None and less is not None and used > 2 * less - budget.used(Cost.sum(spent)):
+            if less is not None and (used is None or used > 2 * less - budget.used(Cost.sum(spent))):
                 asked = self.question.asked
-                reach = reach_of(other.question.top_k.mechanism, asked.k, asked.domain.size or None) or 0.0
+                reach = reach_of(peeled.question.top_k.mechanism, asked.k, asked.domain.size or None) or 0.0
                 noise = noise_told(reach, None if asked.score == USERS else asked.score.unit)
-                return f"by `peeling`, where {noise}, {float(less):.1%} would be used and not {float(used):.1%}"
+                told = f"by `peeling`, where {noise}, {float(less):.1%} would be used"
+                return f"{told}, and it would fit" if used is None else f"{told} and not {float(used):.1%}"
         return ""
 
     def _fingerprint(self) -> str:

@@ -19,6 +19,7 @@ from private_topk.transforms.windows import Period
 
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 _LOCAL = ("SwitchingDirectRunner", "FnApiRunner")
+_IN_PROCESS_STREAMS = ("SwitchingDirectRunner", "BundleBasedDirectRunner")
 _ARGUMENTS = {
     **dict.fromkeys(("period_from", "period_to", "window", "slide", "time_zone"), "period"),
     **dict.fromkeys(("release_key", "release_id"), "release"),
@@ -91,10 +92,7 @@ def grouped_in_windows(rows: beam.PCollection) -> bool:
     """Whether rows come from a grouping in windows, on a runner that may be Beam's in-process one for streams. That one
     moves its watermark past a window before the groups of the window are there, so that they come late.
     """
-    if rows.is_bounded or type(rows.pipeline.runner).__name__ not in (
-        "SwitchingDirectRunner",
-        "BundleBasedDirectRunner",
-    ):
+    if rows.is_bounded or type(rows.pipeline.runner).__name__ not in _IN_PROCESS_STREAMS:
         return False
     seen, left = set(), [rows]
     while left:
@@ -102,9 +100,9 @@ def grouped_in_windows(rows: beam.PCollection) -> bool:
         if made is None or made in seen:
             continue
         seen.add(made)
-        if isinstance(made.transform, beam.GroupByKey):
-            if not isinstance(made.inputs[0].windowing.windowfn, window.GlobalWindows):
-                return True
+        grouped = isinstance(made.transform, beam.GroupByKey)
+        if grouped and not isinstance(made.inputs[0].windowing.windowfn, window.GlobalWindows):
+            return True
         left += made.inputs
     return False
 

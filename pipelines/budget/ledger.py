@@ -234,9 +234,8 @@ class Ledger:
                 which = verbatim(f"dataset {budget.dataset} has a {budget.unit} budget already")
                 raise InvalidArgument("", f"{which}: it cannot be changed, since releases were promised under it")
             spent = Cost.sum(heaviest(budget, budget_usage(budget, books).charges))
-            if not budget.fits(
-                spent
-            ):  # every release is charged to all budgets of its dataset: none would fit any more
+            # Every release is charged to all budgets of its dataset: none would fit any more.
+            if not budget.fits(spent):
                 what = verbatim(f"what dataset {budget.dataset} has spent")
                 if not spent.adds_up and not budget.rho:
                     raise InvalidArgument("delta", f"must be given: of {what} only the rhos add up")

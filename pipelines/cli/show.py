@@ -123,6 +123,7 @@ def _with_books(report: PublishedReport, arguments: Namespace) -> tuple[Publishe
         as_charged,
         charged_otherwise,
         charged_too,
+        charges_of,
         disputed,
         named,
         series_of,
@@ -130,8 +131,7 @@ def _with_books(report: PublishedReport, arguments: Namespace) -> tuple[Publishe
     )
 
     parts, books = report.parts or [manifest], Ledger(url).read()
-    held = {(each.release_id, each.key_id): each for each in reversed(books.charges)}
-    charged = [(part, held.get((str(part.release_id), str(part.key_id)))) for part in parts]
+    charged = charges_of(parts, books.charges)
     lacking = [str(part.release_id) for part, charge in charged if charge is None]
     otherwise = [str(part.release_id) for part, charge in charged if charge and charged_otherwise(part, charge.cost)]
     datasets = list(

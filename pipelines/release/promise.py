@@ -247,6 +247,12 @@ def charged_otherwise(published: Manifest, charged: Cost) -> bool:
     )
 
 
+def charges_of(published: Iterable[Manifest], charges: Sequence[Entry]) -> list[tuple[Manifest, Entry | None]]:
+    """Each manifest with a ledger's first charge of its release, if it has one."""
+    held = {(each.release_id, each.key_id): each for each in reversed(charges)}
+    return [(each, held.get((str(each.release_id), str(each.key_id)))) for each in published]
+
+
 def as_charged(published: Manifest, charge: Entry | None) -> Manifest:
     """The manifest, at the larger of the two costs where a ledger has charged another than it states."""
     if charge is None or not published.private or not charged_otherwise(published, charge.cost):

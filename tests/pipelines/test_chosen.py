@@ -197,6 +197,14 @@ def test_what_takes_less_of_a_ledger_is_told_by_what_a_run_adds() -> None:
     assert "31.8% of the budget is used" in before.err, before
     checked = command("run", *charged("s", "b.csv", privacy_unit="user", epsilon=0.2), "--dry-run")
     assert "users, 36.9% would be used and not 58.3%" in checked.out, checked
+    # Where only that fits, a refusal names no dearer way out alone.
+    for words in (["--dry-run"], []):
+        asked = charged("t", "c.csv", privacy_unit="user", epsilon=0.72)
+        much = command("run", *asked, *words)
+        assert much.status == 2 and "does not suffice" in much.err, much
+        assert "ledger: by `peeling`, where nearly all" in much.err and "would be used, and it would fit" in much.err
+    assert command("run", *asked, *options(mechanism="peeling")).status == 0
+    assert "peeling" not in command("run", *charged("u", "d.csv", privacy_unit="user", epsilon=1.2), "--dry-run").err
 
 
 def test_a_notebook_is_charged_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -53,7 +54,10 @@ class RankRowsExpansion(ExpansionServiceServicer):
             return beam_expansion_api_pb2.ExpansionResponse(error=f"this service expands {RANK_ROWS} and nothing else")
         for option in _WORKERS:  # where the caller's own workers are
             request.pipeline_options.fields.pop(option, None)
-        return super().Expand(request, context)
+        response = super().Expand(request, context)
+        if reason := re.search(r"^[\w.]+: .*", response.error, re.M):  # Beam's error is a traceback, as Java's is
+            response.error = f"{reason[0]}\n{response.error}"
+        return response
 
 
 @contextmanager

@@ -34,4 +34,6 @@ request = Request.of(RankRows(**PARAMETERS).rank, dataset="orders", fingerprint=
 classpath = f"target/classes:{Path('target/classpath').read_text()}"
 ranking = ["java", "-cp", classpath, "TopDrinks", f"--input={ORDERS}", f"--parameters={json.dumps(PARAMETERS)}"]
 with charge(request, "sqlite:///budget.db"):
-    subprocess.run([*ranking, *sys.argv[1:]], check=True)
+    if status := subprocess.run([*ranking, *sys.argv[1:]], check=False).returncode:
+        print(f"TopDrinks ended with status {status}: its own lines say why", file=sys.stderr)
+        sys.exit(status)  # inside, so that the charge is noted as failed

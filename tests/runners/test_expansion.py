@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -68,7 +69,7 @@ def test_nothing_else_is_expanded(service: str) -> None:
     """Neither another name, nor a transform that comes pickled and would run on being read."""
     with pytest.raises(RuntimeError, match=r"os\.system. not allowed"):
         _orders(beam.Pipeline()) | _rank(service, "os.system")
-    with pytest.raises(RuntimeError, match="there is no argument domian: did you mean domain"):
+    with pytest.raises(RuntimeError, match=r"^\S+InvalidArgument: there is no argument domian: did you mean domain"):
         _orders(beam.Pipeline()) | _rank(service, domian=["tea"])
     with pytest.raises(RuntimeError, match=f"expands {RANK_ROWS} and nothing else"):
         _orders(beam.Pipeline()) | _rank(service, urn="beam:transform:generic_composite:v1")
@@ -121,6 +122,29 @@ def java_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(["mvn", "-B", "-q", *goals], cwd=folder, check=True, timeout=600)
     (folder / "orders.csv").write_text("".join(f"{user},{item}\n" for user, item in ORDERS))
     return folder
+
+
+def test_a_charged_java_program_that_fails_tells_its_status(tmp_path: Path) -> None:
+    java, classpath = tmp_path / "java", tmp_path / "target/classpath"
+    classpath.parent.mkdir()
+    for file, text in (classpath, ""), (tmp_path / "orders.csv", ""), (java, "#!/bin/sh\nexit 7"):
+        file.write_text(text)
+    java.chmod(0o755)
+    (tmp_path / "release.key").write_text("the key of the example's test")
+    ledger = Ledger(f"sqlite:///{tmp_path}/budget.db")
+    ledger.create(Budget.of("orders", 1))
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples/java/charged.py"],
+        cwd=tmp_path,
+        env=os.environ | {"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 7 and "Traceback" not in done.stderr
+    assert "TopDrinks ended with status 7: its own lines say why" in done.stderr.splitlines()
+    assert [entry.outcome for entry in ledger.read().charges] == ["failed"]
 
 
 @pytest.mark.nightly

@@ -135,7 +135,14 @@ def read_domain(path: str, column: tuple[str, ...]) -> PublicDomain:
 @as_domain.register(str)
 @as_domain.register(os.PathLike)
 def _at(path: str | os.PathLike[str], columns: tuple[str, ...] = ()) -> PublicDomain:
-    return read_domain(as_path(path, "domain"), columns or ("item",))
+    columns = columns or ("item",)
+    try:
+        return read_domain(as_path(path, "domain"), columns)
+    except InvalidArgument as error:
+        if error.field != "domain_column":
+            raise
+        needed = f"it needs one column called {' and one called '.join(columns)}"  # no argument in Python names others
+        raise InvalidArgument("domain", error.rule, f"{verbatim(needed)}; or give the items as a list") from None
 
 
 def with_found(domain: PublicDomain | None, found: Sequence[str], column: tuple[str, ...]) -> PublicDomain | None:

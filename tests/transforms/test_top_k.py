@@ -114,8 +114,11 @@ def test_a_domain_may_be_the_path_of_a_file(given: object, tmp_path: Path, monke
     tracks.write_parquet("items.parquet")
     plays = [{"user": user, "track": item} for user, item in flat_pairs()]
     assert rankings(plays, domain=given, item="track") == rankings(flat_pairs())
-    with pytest.raises(InvalidArgument, match="domain 'item' is no column of items.csv: it has id, track"):
+    told = "domain 'item' is no column of items.csv: it has id, track: it needs one column called item; or give"
+    with pytest.raises(InvalidArgument, match=told):
         PrivateTopK(10, JOINT, "items.csv")
+    with pytest.raises(InvalidArgument, match="needs one column called track and one called title; or give"):
+        PrivateTopK(10, JOINT, "items.csv", item=["track", "title"])
 
 
 def test_a_local_domain_file_is_refused_on_dataflow(tmp_path: Path) -> None:

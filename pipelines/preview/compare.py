@@ -296,7 +296,7 @@ class Previews(_Shown):
 
     @property
     def best(self) -> str:
-        """The recommended mechanism."""
+        """The name of the mechanism to take for all of them; each preview has a `best` of its own, an `Outlook`."""
         return name_of_asked(self.question)
 
     @property
@@ -416,7 +416,8 @@ def preview(
         mechanism: an object such as `Joint(epsilon=1.0)`, which has its own epsilon; a name, such as "joint"; or some
             names, to compare, by default of all built-in ones that answer.
         draws: how many for each mechanism: by default 400 for those that are close to the best sequence and 40 for the
-            others, for groups 32 and 8; fewer where they are slow.
+            others, for groups 32 and 8; fewer where they are slow. Else the same call has the same preview: their key
+            is fixed.
         tell: is called with the name of every mechanism before it is tried.
         asked: fields as for `rank`: such as unknown_domain=True where the items are not public, or
             groups_per_user, in how many groups of a window a user counts. Parameters are for those mechanisms that take

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -168,10 +169,19 @@ def _ledger(report: Report) -> Iterator[Fact]:
         raise
     if quote.outcome is None:
         corrected = {each.release_id for each in report.corrects}
+
+        def under(release_id: str) -> Entry:
+            release = replace(report.question.release, id=release_id)
+            other = replace(report, question=replace(report.question, release=release))
+            return other.request(request.fingerprint).entry()
+
         alike = [
             f"; the rows are those of {each.release_id}, so only the noise and what is asked otherwise will differ"
+            if each.release_id in corrected
+            else f"; {each.release_id} has asked the same of the same rows: under that id it costs nothing"
             for each in account.books.read(account.dataset).charges
-            if each.release_id in corrected and each.fingerprint == request.fingerprint
+            if each.fingerprint == request.fingerprint
+            and (each.release_id in corrected or under(each.release_id).repeats(each))
         ]
         told = f"{fits(account, quote, report.question)}{f'; {cheaper}' if cheaper else ''}{''.join(alike[-1:])}"
         yield "ledger", f"dataset {account.dataset}: this run {told}"
@@ -190,12 +200,13 @@ def reports(account: Account, request: Request, own: str) -> Iterator[Fact]:
 
 
 def fits(account: Account, quote: ChargeReceipt, question: Question) -> str:
-    """That a charge fits, what it costs and what of the budget of its unit is used then; and if the budget was renewed,
-    what a user of all its periods has.
+    """That a charge fits, what it costs and what of the budget of its unit is used then; if the budget was renewed, what
+    a user of all its periods has; and whether only rhos count from then on.
     """
     unit = question.privacy_unit
     budget, books = account.budget(unit), account.books.read(account.dataset)
     usage = budget_usage(budget, books)
     told = "fits" if quote.cost is None else f"fits and costs {cost_in_words(quote.cost)}"
     told += "" if quote.used is None else f"; {float(quote.used):.1%} of the {unit} budget would be used"
-    return told if usage.length is None else f"{told}, in its period {usage.period}: {of_periods(budget, books)}"
+    told += "" if usage.length is None else f", in its period {usage.period}: {of_periods(budget, books)}"
+    return f"{told}{quote.only_rhos}"

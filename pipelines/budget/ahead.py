@@ -52,9 +52,10 @@ def ahead_of(budget: Budget, books: Books, left: int, horizon: int, readings: Se
     return Ahead(left, horizon, fitting, used(left))
 
 
-def reports_ahead(budget: Budget, books: Books) -> Iterator[tuple[str, Ahead]]:
-    """Each report that has charged the dataset and has periods left, by its name: as its newest charge asks, and each
-    as if the others asked for no more. Only the budget of whole users is shared by periods.
+def reports_ahead(budget: Budget, books: Books) -> Iterator[tuple[str, str, Ahead]]:
+    """Each report that has charged the dataset and has periods left, by its name and the day of its newest charge, by
+    which one that was stopped is known: as that asks, and each as if the others asked for no more. Only the budget of
+    whole users is shared by periods.
 
     A horizon is known as a number: where a report's first period was moved, what was charged before counts as of it.
     """
@@ -67,7 +68,7 @@ def reports_ahead(budget: Budget, books: Books) -> Iterator[tuple[str, Ahead]]:
         horizon, cost = next(filter(None, map(_horizon, reversed(charged))), (0, Cost.sum([])))
         left = horizon - Windows.union([each.windows for each in charged]).number if horizon > 1 else 0
         if left > 0:
-            yield name, ahead_of(budget, books, left, horizon, cost.readings())
+            yield name, charged[-1].charged[:10], ahead_of(budget, books, left, horizon, cost.readings())
 
 
 def _horizon(entry: Entry) -> tuple[int, Cost] | None:
@@ -82,7 +83,7 @@ def told_ahead(budgets: Iterable[Budget], books: Books, own: str = "", after: st
     found = [each for budget in budgets for each in reports_ahead(budget, books)]
     alone = ", if the others take nothing" if len(found) > 1 else ""
     return [
-        f"{ahead.in_words(f' of report {name} remain{after}')}{alone}"
-        for name, ahead in found
+        f"{ahead.in_words(f' of report {name} (last charged {day}) remain{after}')}{alone}"
+        for name, day, ahead in found
         if name != own.partition("/")[0]
     ]

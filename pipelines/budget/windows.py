@@ -114,7 +114,7 @@ class Windows:
         moments = (from_microseconds(at) for at in (self.runs[0].start, self.runs[-1].end))
         start, end = (moment.isoformat(" ").removesuffix("+00:00").removesuffix(" 00:00:00") for moment in moments)
         lengths = _length(sizes[0]) if len(sizes) == 1 else f"{_length(sizes[0])} to {_length(sizes[-1])}"
-        return f"{start} to {end}" if self.number == 1 else f"{self.number} windows of {lengths}, {start} to {end}"
+        return f"{'' if self.number == 1 else f'{self.number} windows of {lengths}, '}{start} to {end} UTC"
 
 
 def _length(size: int) -> str:

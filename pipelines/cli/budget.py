@@ -214,7 +214,7 @@ def _history(arguments: Namespace, others: list[str]) -> None:
         print(f"renewed {began.began}: {began.dataset}, {began.unit}, for at least {days:g} days")
 
 
-_HEAD = "charged dataset unit report mechanism k windows epsilon rho delta key outcome".split()
+_HEAD = ["charged (UTC)", *"dataset unit report mechanism k windows epsilon rho delta key outcome".split()]
 """The heads of the columns of `_charge`."""
 
 

@@ -373,12 +373,14 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
     parts = report.parts or (manifest,)
     days = [each.released for each in parts if each.released]
     several = {role: names for role in ("item", "group") if len(names := manifest.names(role)) > 1}
+    listed = manifest.domain or not_corrected(parts)[-1].domain
+    others = "" if manifest.domain else "; other windows have other lists"
     settings = (
         ("release", report.name),
         ("mechanism", ", ".join(drawn_by(manifest))),
         ("noisy counts", privacy and _of_counts(privacy.counts)),
         asked,
-        ("items to choose from", manifest.domain and _items(manifest.domain)),
+        ("items to choose from", listed and f"{_items(listed)}{others}"),
         ("groups", manifest.groups and of_groups(manifest.groups)),
         ("lists of found items among them", ", ".join(manifest.found or ())),
         ("protected unit", privacy and privacy.unit),

@@ -142,8 +142,8 @@ def test_show_history_and_plot(place: Path, capsys: pytest.CaptureFixture) -> No
     assert (place / "spent.svg").read_text().startswith("<?xml")
     assert main(["budget", "history", "--ledger", url, "--dataset", "plays"]) == 0
     head, row = capsys.readouterr().out.splitlines()
-    assert head.split()[:4] == ["charged", "dataset", "unit", "report"]
-    assert "2 windows of 7 days, 2026-01-05 to 2026-01-19" in row and row.endswith("released")
+    assert head.split()[:5] == ["charged", "(UTC)", "dataset", "unit", "report"]
+    assert "2 windows of 7 days, 2026-01-05 to 2026-01-19 UTC  " in row and row.endswith("released")
 
 
 def test_a_preview_without_counts_prints_every_accounting(capsys: pytest.CaptureFixture) -> None:

@@ -93,7 +93,8 @@ def test_a_calendar_is_written_by_its_moments() -> None:
     windows = Windows.of(year)
     hour = 3_600_000_000
     assert [(run.size // hour, run.number) for run in windows.runs] == [(24, 87), (23, 1), (24, 209), (25, 1), (24, 67)]
-    assert windows.summary() == "365 windows of 23:00:00 to 1 day, 1:00:00, 2025-12-31 23:00:00 to 2026-12-31 23:00:00"
+    said = "365 windows of 23:00:00 to 1 day, 1:00:00, 2025-12-31 23:00:00 to 2026-12-31 23:00:00 UTC"
+    assert windows.summary() == said
     assert np.array_equal(windows.bounds()[0], year.starts) and np.array_equal(windows.bounds()[1], year.ends)
 
 

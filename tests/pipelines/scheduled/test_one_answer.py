@@ -307,19 +307,24 @@ def test_whoever_charges_the_budget_of_a_report_is_told_what_that_still_needs(
     said(f"budget create {account} --epsilon 2")
     for words in (f"{once('before', '0.1')} --dry-run", once("before", "0.1"), f"budget show --ledger {url}"):
         assert "of report" not in said(words)
+    free = "; before has asked the same of the same rows: under that id it costs nothing\n"
+    assert free in said(f"{once('again', '0.1')} --dry-run") and free not in said(f"{once('again', '0.2')} --dry-run")
     (folder / "weekly.yaml").write_text(text)
     assert "of report" not in said(f"report {folder}/weekly.yaml --window-end 2026-01-12 --dry-run")
     assert "of report" not in said(f"report {folder}/weekly.yaml --window-end 2026-01-12")
-    left = "3 of 4 periods of report weekly remain after this; with them 150.0% of the user budget "
+    day = Ledger(url).read().charges[-1].charged[:10]
+    left = (
+        f"3 of 4 periods of report weekly (last charged {day}) remain after this; with them 150.0% of the user budget "
+    )
     left += "would be used, so 1 of them fit and 2 will be refused\n"
     assert f"\nreports  {left}" in said(f"{once('ad/hoc', '0.9')} --dry-run")
     assert f"\nledger: {left}" in said(once("adhoc", "0.9"))
     assert f"\n  ahead     {left.replace(' after this', '')}" in said(f"budget show --ledger {url}")
     [of] = json.loads(said(f"budget show --ledger {url} --dataset heard --json"))["budgets"]
-    assert of["reports"] == [{"report": "weekly", "horizon": 4, "left": 3, "fitting": 1}]
+    assert of["reports"] == [{"report": "weekly", "charged": day, "horizon": 4, "left": 3, "fitting": 1}]
     (folder / "weekly.yaml").write_text(text.replace("horizon: 4", "horizon: 20").replace("k: 3", "k: 2"))
     assert report(folder, *SECOND) == 0
-    left = "18 of 20 periods of report weekly remain; with them 170.0% of the user budget "
+    left = f"18 of 20 periods of report weekly (last charged {day}) remain; with them 170.0% of the user budget "
     assert f"{left}would be used, so 4 of them fit and 14 will be" in said(f"budget show --ledger {url}")
     assert "of report" not in said(f"report {folder}/weekly.yaml --dry-run")
     other = text.replace("report: weekly", "report: other").replace("epsilon: 2", "epsilon: 0.1")

@@ -550,13 +550,15 @@ def test_a_series_that_was_asked_otherwise_before_is_signed_for_with_all_that_it
     """The sheet and the entry state what is asked since, say so, and promise for both parts."""
     both = {"horizon": 2, "privacy_unit": "user"}
     published("days/5.csv", asked("5", **day(5), k=3, epsilon=1.0, groups=["x"], **both))
-    published("days/6.csv", asked("6", **day(6), k=2, epsilon=3.0, groups=["x", "y"], **both))
+    published("days/6.csv", asked("6", **day(6), k=2, epsilon=3.0, groups=["x", "y"], domain=list("0123"), **both))
     change = "The windows before that of 2026-01-06 were asked otherwise: k 3 (now 2)"
     sheet, entry = (" ".join(command("show", "days", flag).out.split()) for flag in ("--sign-off", "--registry"))
     assert change in sheet and "below stands what is asked since" in sheet and change in entry
     assert "budget epsilon 2," in sheet and "epsilon: 2" in entry  # half of 1 and half of 3
     assert "of each window rho 0.03125 (zCDP) of 1, rho 0.28125 (zCDP) of 1 " in sheet, "0.5² / 8 and 1.5² / 8"
     assert "for each of 2 groups in each of 2 windows" in entry
+    assert "items to choose from 4, a public list; other windows have other lists" in sheet, sheet
+    assert "Items: 4, a public list; other windows have other lists." in entry
 
 
 def test_of_two_changes_each_is_told_against_what_is_asked_since_the_newest() -> None:

@@ -200,8 +200,8 @@ def reports(account: Account, request: Request, own: str) -> Iterator[Fact]:
 
 
 def fits(account: Account, quote: ChargeReceipt, question: Question) -> str:
-    """That a charge fits, what it costs and what of the budget of its unit is used then; if the budget was renewed, what
-    a user of all its periods has; and whether only rhos count from then on.
+    """That a charge fits, what it costs and what of the budget of its unit is used then; if the budget was renewed,
+    what a user of all its periods has; and whether only rhos count from then on.
     """
     unit = question.privacy_unit
     budget, books = account.budget(unit), account.books.read(account.dataset)

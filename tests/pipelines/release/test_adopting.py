@@ -123,7 +123,7 @@ def test_a_report_says_what_its_restored_ledger_lacks(folder: Path, capsys: pyte
     capsys.readouterr()
     assert main([*adopt, str(folder / "out")]) == 0
     told = capsys.readouterr().out
-    assert f"adopted {second}: 2026-01-12 to 2026-01-19\n1 of 3 releases adopted; the others were" in told
+    assert f"adopted {second}: 2026-01-12 to 2026-01-19 UTC\n1 of 3 releases adopted; the others were" in told
     assert "100.0% used by 3 charges" in told
     there = Ledger(url).read()
     for one, other in zip(spent.charges, there.charges, strict=True):
@@ -251,7 +251,7 @@ def test_two_answers_under_one_id_are_both_charged(folder: Path, capsys: pytest.
     adopt = ["budget", "adopt", "--ledger", url, "--dataset", "plays", *given]
     first = "weekly/20260105T000000Z--20260112T000000Z"
     told = f"{first} has 2 different answers here under one key: each is charged\n"
-    for adopted in (f"adopted {first}: 2026-01-05 to 2026-01-12\n{told}1 of 2 releases adopted;", f"{told}0 of 2 "):
+    for adopted in (f"adopted {first}: 2026-01-05 to 2026-01-12 UTC\n{told}1 of 2 releases adopted;", f"{told}0 of 2 "):
         capsys.readouterr()
         assert main(adopt) == 0
         assert adopted in (said := capsys.readouterr().out) and "100.0% used by 2 charges" in said, said

@@ -9,18 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from private_topk.pipelines.budget.accounting import Charge, Entry, largest_sums, most, units
+from private_topk.pipelines.budget.composition import MAX_WINDOWS_OF_OPTIMAL, optimal_delta
 from private_topk.pipelines.budget.rows import BROKEN, cost_in
 from private_topk.pipelines.budget.sharing import over_windows
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.release.manifest import BudgetFacts, Manifest, PrivacyFacts, Publication, SeriesFacts, Zcdp
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
-from private_topk.transforms.mechanisms.exact.accounting import epsilon_within, gaussian_epsilon
+from private_topk.transforms.mechanisms.exact.accounting import bounded_range_epsilon, epsilon_within, gaussian_epsilon
+from private_topk.transforms.mechanisms.exact.reals import at_most
 from private_topk.transforms.stated import number, stated
 
 _NAMED = 4
@@ -317,13 +320,28 @@ def _covered(manifest: Manifest) -> int:
 
 
 def _covers(manifest: Manifest) -> bool:
-    """Whether a declared total is no less than its windows come to, where the accounting tells that by their costs."""
+    """Whether a declared total is no less than its windows come to, as its accounting adds up their costs."""
     declared, spent = _declared(manifest), _covered(manifest) * cost_of_a_window(manifest)
     epsilon, delta = _ROUNDED * _decimal(declared.epsilon), _ROUNDED * _decimal(declared.delta)
+    if declared.accounting in ("optimal", "bounded-range"):
+        draws = _covered(manifest) * (declared.rankings_of_a_user_in_a_window or 1)
+        return _composes(declared.accounting, draws, spent.epsilon / draws, epsilon, delta - spent.delta)
     if declared.accounting not in _BY_RHO:
         return declared.accounting != "basic" or (spent.epsilon <= epsilon and spent.delta <= delta)
     within = gaussian_epsilon if declared.accounting == "gaussian" else epsilon_within
     return spent.zcdp_delta < delta and within(spent.rho, delta - spent.zcdp_delta) <= epsilon
+
+
+@lru_cache(maxsize=256)
+def _composes(accounting: str, draws: int, share: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
+    """Whether so many draws at a share may be (epsilon, delta)-DP together. Of a draw's range, which no manifest states,
+    no more is known than that it is no less than the share.
+    """
+    if delta <= 0:
+        return False
+    if accounting == "optimal":
+        return draws <= MAX_WINDOWS_OF_OPTIMAL and at_most(optimal_delta(epsilon, share, draws), delta)
+    return at_most(bounded_range_epsilon(draws, share, delta), epsilon)
 
 
 def _with_the_rest(unit: str, charges: Sequence[Charge], once: Charge, covered: int) -> tuple[Cost, int]:

@@ -10,6 +10,7 @@ from itertools import starmap
 
 from private_topk.pipelines.budget.accounting import ADOPTED, Entry
 from private_topk.pipelines.budget.ledger import Account
+from private_topk.pipelines.files import match_any, reached
 from private_topk.pipelines.options import Options
 from private_topk.pipelines.process import RunFailed, level
 from private_topk.pipelines.release.adopting import check_adopted
@@ -151,6 +152,8 @@ class Publications(Periods):
             lying = (place for number in reversed(over) for place in self._lying(Periods(self._file), number))
             last = next((place for place in lying if place.release), Lying("", "nothing"))
             known = {corrected_by(last.release)}
+            if self.account is None:
+                known |= {*map(corrected_by, self._named_otherwise(len(over)))}
             with suppress(InvalidArgument):  # a ledger that is not there yet knows of none; a charge refuses it
                 known |= {corrected_by(each.release_id) for each in self._charges() if each.is_published}
             own = [_bounds(self.release_id(number, None)) for number in range(len(over) + 1)]
@@ -168,6 +171,20 @@ class Publications(Periods):
             fields = "{period_from}, {window} and {time_zone}" + " with {horizon}" * (self.state is not None)
             rule = f"{fields} make the period {here}, which overlaps the published {there}"
             raise InvalidArgument("", rule, f"restore them, or {remedy}")
+
+    def _named_otherwise(self, ended: int) -> Iterator[str]:
+        """The releases whose files are named as those of other periods are: without a ledger these alone tell of them.
+        Reads no file of the periods that have ended.
+        """
+        first, period = Periods(self._file), self.windows(0)
+        own = {path for number in range(ended) for path in self._files(first, number)}
+        varying = [period.window(0).label(), *map(self.schedule.words, (period.start, period.end))]
+        for pattern in self._files(first, 0):
+            for text in varying:
+                pattern = pattern.replace(text, "*")
+            with reached(pattern, "output"):
+                others = [file.path for file in match_any(pattern) if file.path not in own]
+            yield from (str(each.release_id) for each in (pair_at(path).manifest for path in others) if each)
 
     def _perhaps_lost(self, number: int) -> Iterator[str]:
         """The sentence for a period of which nothing is left and no ledger knows, though a later one is published. A

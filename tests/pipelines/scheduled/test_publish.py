@@ -351,15 +351,18 @@ OTHER_ZONE = f"window.time_zone must stay UTC, with which {UTC_WEEK} was publish
         ("every", "time_zone: Europe/Berlin\n  every", OTHER_ZONE, ("20260104T230000Z", "20260111T230000Z"), False),
         ("every", "time_zone: America/New_York\n  every", OTHER_ZONE, ("20260105T050000Z", "20260112T050000Z"), True),
         ("week\n", "14d\n", OTHER_PERIODS, ("20260105T000000Z", "20260119T000000Z"), False),
-        (
-            "week\n  first: 2026-01-05",
-            "7d\n  first: 2026-01-10",
-            OTHER_PERIODS,
-            ("20260110T000000Z", "20260117T000000Z"),
-            True,
+        *(
+            (
+                "week\n  first: 2026-01-05",
+                "7d\n  first: 2026-01-10",
+                OTHER_PERIODS,
+                ("20260110T000000Z", "20260117T000000Z"),
+                charged,
+            )
+            for charged in (True, False)
         ),
     ],
-    ids=["a zone ahead", "a zone behind", "another length", "another start"],
+    ids=["a zone ahead", "a zone behind", "another length", "another start", "another start, and no ledger"],
 )
 def test_periods_that_overlap_published_ones_are_refused(
     folder: Path, capsys: pytest.CaptureFixture, old: str, new: str, said: str, period: tuple[str, str], charged: bool

@@ -22,8 +22,7 @@ from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.release.manifest import BudgetFacts, Manifest, PrivacyFacts, Publication, SeriesFacts, Zcdp
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
-from private_topk.transforms.mechanisms.exact.accounting import bounded_range_epsilon, epsilon_within, gaussian_epsilon
-from private_topk.transforms.mechanisms.exact.reals import at_most
+from private_topk.transforms.mechanisms.exact.accounting import at_most, epsilon_within, gaussian_epsilon
 from private_topk.transforms.stated import number, stated
 
 _NAMED = 4
@@ -323,9 +322,9 @@ def _covers(manifest: Manifest) -> bool:
     """Whether a declared total is no less than its windows come to, as its accounting adds up their costs."""
     declared, spent = _declared(manifest), _covered(manifest) * cost_of_a_window(manifest)
     epsilon, delta = _ROUNDED * _decimal(declared.epsilon), _ROUNDED * _decimal(declared.delta)
-    if declared.accounting in ("optimal", "bounded-range"):
+    if declared.accounting == "optimal":
         draws = _covered(manifest) * (declared.rankings_of_a_user_in_a_window or 1)
-        return _composes(declared.accounting, draws, spent.epsilon / draws, epsilon, delta - spent.delta)
+        return _is_optimal(draws, spent.epsilon / draws, epsilon, delta - spent.delta)
     if declared.accounting not in _BY_RHO:
         return declared.accounting != "basic" or (spent.epsilon <= epsilon and spent.delta <= delta)
     within = gaussian_epsilon if declared.accounting == "gaussian" else epsilon_within
@@ -333,15 +332,9 @@ def _covers(manifest: Manifest) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _composes(accounting: str, draws: int, share: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
-    """Whether so many draws at a share may be (epsilon, delta)-DP together. Of a draw's range, which no manifest states,
-    no more is known than that it is no less than the share.
-    """
-    if delta <= 0:
-        return False
-    if accounting == "optimal":
-        return draws <= MAX_WINDOWS_OF_OPTIMAL and at_most(optimal_delta(epsilon, share, draws), delta)
-    return at_most(bounded_range_epsilon(draws, share, delta), epsilon)
+def _is_optimal(draws: int, share: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
+    """Whether so many draws, each share-DP, are (epsilon, delta)-DP together."""
+    return draws <= MAX_WINDOWS_OF_OPTIMAL and at_most(optimal_delta(epsilon, share, draws), delta)
 
 
 def _with_the_rest(unit: str, charges: Sequence[Charge], once: Charge, covered: int) -> tuple[Cost, int]:

@@ -54,7 +54,7 @@ _READINGS = {
 }
 """What times that are outside the period may be: numbers of another unit, or dates that are read as numbers."""
 _DAY = 86_400_000_000
-_MIN, _MAX_NAMED = 100, 10
+_MIN, _MAX_NAMED, _MAX_EMPTY = 100, 10, 4
 _MAX_LONG = 40
 _LISTS = {"domain": "items outside the domain", "groups": "groups outside the list"}
 _ANOTHER_ENCODING = "are not in UTF-8 (of CSV files, --csv-encoding names another encoding)"
@@ -95,11 +95,11 @@ def tell_dropped_rows(done: Done, asked: bool | None, exact: bool = False) -> No
     if left is False:
         told = f"all of them: {told}; {NONE_LEFT}" if told else NONE_LEFT
     told = told or ("none" if exact else "none, or too few to tell")
-    if left is not False and empty:
-        more = " and more" if len(empty) > _MAX_NAMED else ""
-        told = f"{told}; pure noise, as nothing was counted there: {', '.join(_plainly(empty, done.report))}{more}"
     if (lost or left is False) and isinstance(done.report.source.parts()[0], Files):
         told = f"{told}; {_MORE}"
+    if left is not False and empty:
+        more = "; and more" if len(empty) > _MAX_EMPTY else ""
+        told = f"{told}. Pure noise, since nothing was counted there: {'; '.join(_plainly(empty, done.report))}{more}"
     facts = {"dropped": lost, "any_left": left, "nothing_counted": empty}
     say(Line(f"dropped rows {heading(exact)}: {printable(told)}", event="dropped_rows", **facts), sys.stderr)
 
@@ -108,7 +108,7 @@ def _plainly(names: list[str], report: Report) -> Iterator[str]:
     """The first of some windows, each with its group if there are groups, as `show` writes them."""
     period = report.question.period
     shown = {} if period is None else {at.label(): when(at.start, at.end, period.zone) for at in period.windows()}
-    for name in names[:_MAX_NAMED]:
+    for name in names[:_MAX_EMPTY]:
         window, _, group = name.partition("|")
         yield f"{shown.get(window, 'all rows')}{f' ({group})' * bool(group)}"
 

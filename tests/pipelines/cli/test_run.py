@@ -281,7 +281,7 @@ def test_windows_and_groups_without_a_row_are_told_where_dropped_rows_are(
     asked = ["--input", "rows.csv", "--domain", "items.txt", "--mechanism", "joint", "--k", "1", "--epsilon", "1"]
     period = ["--window", "7d", "--from", "2026-01-05", "--to", "2026-01-26"]
     run = ["run", *asked, *period, "--output", "out.csv", "--overwrite"]
-    noise = "none, or too few to tell; pure noise, as nothing was counted there: "
+    noise = "none, or too few to tell. Pure noise, since nothing was counted there: "
     empty = "20260119T000000Z--20260126T000000Z"
     weeks = [f"2026-01-{day:02} 00:00 to 2026-01-{day + 7:02} 00:00 UTC" for day in (5, 12, 19)]
     assert on_a_terminal(*run)[2].endswith(f"{noise}{weeks[2]}\n")
@@ -289,10 +289,10 @@ def test_windows_and_groups_without_a_row_are_told_where_dropped_rows_are(
     event = json.loads(command(*run, "--log-format", "json", "--show-dropped-rows").err)
     assert event["nothing_counted"] == [empty] and event["any_left"] is True
     groups = ["--group-column", "group", "--groups", "lands.txt"]
-    cells = f"{weeks[0]} (DE), {weeks[1]} (FR), {weeks[2]} (DE), {weeks[2]} (FR)"
+    cells = f"{weeks[0]} (DE); {weeks[1]} (FR); {weeks[2]} (DE); {weeks[2]} (FR)"
     assert on_a_terminal(*run, *groups)[2].endswith(f"{noise}{cells}\n")
     days = [*run, "--window", "1d"]
-    assert on_a_terminal(*settled(days))[2].endswith("2026-01-16 00:00 to 2026-01-17 00:00 UTC and more\n")
+    assert on_a_terminal(*settled(days))[2].endswith("2026-01-09 00:00 to 2026-01-10 00:00 UTC; and more\n")
 
 
 def test_streams_and_reports_show_dropped_rows_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,13 +129,13 @@ def _checked(parsed: tuple[list[str], Header] | None, path: str, columns: Column
     names, header = parsed
     if len(names) > _MAX_COLUMNS:
         raise refused(f"{path} has {len(names):,} columns, and {_MAX_COLUMNS:,} can be read: write it with fewer")
-    other = next((sign for sign in _OTHERS if len(names) == 1 and sign in names[0]), None)
+    other = next((sign for sign in _OTHERS if len(names) == 1 and sign in names[0] and sign != header.delimiter), None)
     name = next((name for name in columns.names() if name not in names), None)
     if other is not None and name is not None:
         rule = f"{path} has no column {name!r}: its first line is one name, with {_OTHERS[other]} in it"
         raise InvalidArgument("", verbatim(rule), _remedy(path, other, columns))
     # The first line may be a row, which is shown to the operator alone.
-    hint = "" if columns.public else "if these are values, write a line of names above the rows"
+    hint = "" if columns.public else "if these are no names, let the file start with a line of names"
     check_names(path, columns, names, private=not (columns.public or is_read_along()), hint=hint)
     return header
 
@@ -255,7 +255,8 @@ def _cause(line: bytes, header: Header) -> str:
     with suppress(csv.Error):  # which a carriage return is, and a value of 128 KiB
         values = next(csv.reader([line.decode("latin-1")], delimiter=header.delimiter))
         if len(values) != header.width:
-            return "have another number of values than the first line: quote values that hold the delimiter"
+            remedy = "quote values that hold the delimiter, and write all rows with the same one"
+            return f"have another number of values than the first line: {remedy}"
     return "have text behind a closed quote, or a carriage return within"
 
 

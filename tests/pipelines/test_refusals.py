@@ -422,7 +422,7 @@ def written(path: Path, columns: dict[str, list[str]]) -> None:
         getattr(frame, f"write_{path.suffix[1:]}")(path)
 
 
-HINT = "; if these are values, write a line of names above the rows"
+HINT = "; if these are no names, let the file start with a line of names"
 
 
 @pytest.mark.parametrize("file", ["p.csv", "p.tsv", "p.parquet", "p.avro", "dt=2026-01-05/p.parquet", "dt=1/p.csv"])
@@ -461,6 +461,13 @@ def test_a_first_line_that_may_be_a_row_is_shown_on_a_terminal_alone(place: Path
         assert f": give {options} as the line has it{HINT}" in said
         assert not any(value in said for value in set(line.split(",")) - {*there})
     assert f"it has {', '.join(sorted(line.split(',')))}: give" in run_refused(place, *rows, terminal=True)
+
+
+def test_a_delimiter_that_is_given_is_not_asked_for(place: Path) -> None:
+    """Where the first line tells a spreadsheet of it, and is no line of names."""
+    (place / "sep.csv").write_text('"sep=;"\nuser;item;time\n')
+    for given, told in ([], "give --csv-delimiter ';'"), (["--csv-delimiter=;"], f"as the line has it{HINT}"):
+        assert run_refused(place, "--input=sep.csv", *IN_WEEKS, *given).endswith(told)
 
 
 @pytest.mark.parametrize(

@@ -251,7 +251,7 @@ def test_a_series_is_charged_once_also_if_its_first_run_fails_after_the_charge()
         Path(f"week-{end}.csv.gz").write_bytes(whole)
         steps(number)
     (charge,) = json.loads(command("budget", "history", *books, "--json").out)["charges"]
-    assert charge["windows"] == "2026-01-05 to 2026-02-02" and charge["mechanism"] == "correlated-gaussian"
+    assert charge["windows"] == "2026-01-05 to 2026-02-02 UTC" and charge["mechanism"] == "correlated-gaussian"
     shutil.rmtree("state"), shutil.rmtree("out")
     refused(0, "window.state", "is empty, and charts/20260105T000000Z--20260202T000000Z was charged", "from a copy")
 

@@ -76,7 +76,7 @@ def test_a_ledger_is_charged_once_for_the_series_and_a_repeat_is_free() -> None:
     again = command("run", "--input", "rows.csv", *MONTH, *named, "--output", "top.csv", "--overwrite")
     assert again.status == 0 and "costs nothing" in again.err and Path("top.csv").read_bytes() == content
     (charge,) = json.loads(command("budget", "history", *ledger, "--json").out)["charges"]
-    assert charge["windows"] == "2026-01-05 to 2026-02-02" and charge["mechanism"] == "correlated-gaussian"
+    assert charge["windows"] == "2026-01-05 to 2026-02-02 UTC" and charge["mechanism"] == "correlated-gaussian"
 
 
 @pytest.mark.parametrize("output", ["top.csv", "another.csv"])

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_type_hints, overload
+from typing import Any, NamedTuple, cast, get_type_hints, overload
 
 from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.preview.expected import Begun, Expected, bent, check_score, counts_of
@@ -32,10 +32,6 @@ from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_
 from private_topk.transforms.mechanisms.registry import name_of
 from private_topk.transforms.spec import TopK, check_kinds
 from private_topk.transforms.windows import Period
-
-if TYPE_CHECKING:
-    import pandas
-    import polars
 
 
 def mechanisms_of(period: Period | None) -> tuple[str, ...]:
@@ -89,26 +85,7 @@ _ELSEWHERE = {
 
 
 class _Shown:
-    """What is shown as a table: as text, in a notebook, or as a data frame."""
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        """One row for each mechanism."""
-        raise NotImplementedError
-
-    def to_polars(self) -> polars.DataFrame:
-        import polars
-
-        return polars.DataFrame(self.to_rows())
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Raises InvalidArgument where pandas is not installed."""
-        try:
-            import pandas
-        except ImportError:
-            raise InvalidArgument(
-                "", "to_pandas() needs pandas", "`pip install pandas`, or take .to_polars()"
-            ) from None
-        return pandas.DataFrame(self.to_rows())
+    """What is shown as text, also in a notebook."""
 
     def heading(self) -> str:
         """What is expected, in one line."""
@@ -231,13 +208,6 @@ class Preview(_Shown):
         question = self.question
         return f"Preview(k={question.asked.k}, epsilon={float(question.epsilon):g}, best={self.best.name!r})"
 
-    def to_rows(self) -> list[dict[str, Any]]:
-        """One row for each mechanism, the best first: mechanism, ordered, pure, draws, and recall, order, l_inf, l_1,
-        ratio and returned, each with `_low` and `_high`, which hold it in 95 of 100 previews, and what one ranking
-        finds nine times of ten, recall_range_low and recall_range_high.
-        """
-        return [outlook.to_row() for outlook in self.outlooks]
-
     def body(self) -> str:
         parts = [table(self.outlooks), ranks_table(self.best), self.reasons()]
         return "\n\n".join("\n".join(lines) for lines in parts)
@@ -321,10 +291,6 @@ class Previews(_Shown):
         advice = some[-1].advice() if some[1:] and some[-1].close_to_noise else ""
         more = [f"In the smallest, {advice[0].lower()}{advice[1:]}"] if advice else []
         return [said, *more, *self.notes]
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        """The rows of the previews, each with its group or step."""
-        return [{self.each: name, **row} for name, one in self.previews.items() for row in one.to_rows()]
 
     def body(self) -> str:
         columns = [((name,), one) for name, one in self.previews.items()]

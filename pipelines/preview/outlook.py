@@ -128,16 +128,6 @@ class Outlook:
         """Whether a sequence is published, and not a set."""
         return self.mechanism.guarantee.answer == "sequence"
 
-    def to_row(self) -> dict[str, Any]:
-        """As a row of a table."""
-        numbers: dict[str, float] = {}
-        for name in _NUMBERS:
-            estimate: Estimate = getattr(self, name)
-            numbers |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
-        numbers |= dict(zip(("recall_range_low", "recall_range_high"), self.recall_range, strict=True))
-        numbers["recall_of_curves"] = self.over_curves("recall")
-        return {"mechanism": self.name, "ordered": self.ordered, "pure": self.pure, "draws": self.draws, **numbers}
-
     def over(self, others: Iterable[Outlook]) -> Outlook:
         """The same beside that on other counts, with a range that holds for them too."""
         others = tuple(others)

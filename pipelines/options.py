@@ -725,10 +725,7 @@ _RELEASE = _section(
             (*RUN, "select"),
             "file:PATH, env:NAME or gcp-secret:projects/P/secrets/S/versions/V; without it a new random key is made",
         )
-        | {
-            "preview": "with {counts} and {ledger}: a release key; counts that its releases used as input are refused",
-            "doctor": "file:PATH, env:NAME or gcp-secret:...; check whether it can be read, and by whom",
-        },
+        | {"doctor": "file:PATH, env:NAME or gcp-secret:...; check whether it can be read, and by whom"},
         str,
         "REF",
         field="release_key",

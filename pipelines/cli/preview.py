@@ -119,7 +119,7 @@ def _fields(options: Options) -> dict[str, Any]:
     """What is asked of no rows: the fields of `question_of`. Raises InvalidArgument."""
     from private_topk.pipelines.question import fields_of
 
-    asked = {name: value for name, value in options.items() if name not in ("release_key", "release_id", "mechanism")}
+    asked = {name: value for name, value in options.items() if name != "mechanism"}
     return fields_of(asked) | {name: asked[name] for name in ("groups_per_user", "overall") if name in asked}
 
 

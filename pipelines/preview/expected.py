@@ -12,10 +12,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cache
-from itertools import groupby, product
+from itertools import groupby
 from numbers import Real
 from typing import Any, Protocol, runtime_checkable
 
@@ -33,7 +32,6 @@ from private_topk.transforms.errors import InvalidArgument, by_signature, did_yo
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, check_counts
 from private_topk.transforms.metric import USERS, Amounts, Score
-from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
 
@@ -44,7 +42,6 @@ ByGroup = dict[str, "Expected"]
 _IN_TEXT = {"items": whole_or_power, "users": listed(whole_or_power), "amount": number}
 _EXAMPLE = "items=5000,users=2e4,rank1=30%,rank50=3%"
 _RANK, _REACHES = re.compile(r"rank[1-9]\d{0,11}"), 2
-_ANY = Period(datetime(2000, 1, 1, tzinfo=UTC), datetime(2000, 1, 2, tzinfo=UTC))
 
 _BENT = (0.5, 2.0)
 """Real counts that have the reaches of two ranks fall between half and twice as steeply at the further one as a power
@@ -432,12 +429,12 @@ def expected_counts(options: Options, given: Mapping[str, Any], items: int | Non
             raise InvalidArgument(
                 "amount", "goes with {max_value} and with numbers of users", "sums of amounts need none"
             )
-        expected = _public_counts(options, given["counts"], said)
+        expected = _public_counts(given["counts"], said)
         return scored({"": expected}, score)
     return expected_of(options["like"], items, declared_period(options), score, given.get("amount"))
 
 
-def _public_counts(options: Options, path: str, said: bool) -> PublicCounts:
+def _public_counts(path: str, said: bool) -> PublicCounts:
     """Counts that the operator declares public, checked for signs that they are not."""
     if not said:
         raise InvalidArgument(
@@ -445,21 +442,12 @@ def _public_counts(options: Options, path: str, said: bool) -> PublicCounts:
             "must be given with {counts}: what a preview says of private counts is a release, which no budget pays for",
             "if they are public or made up, say so with this word; otherwise give {like}",
         )
-    user = options.get("user_column", "user")
-    if path.lower().endswith(".csv") and user in _header(path):
+    if path.lower().endswith(".csv") and "user" in _header(path):
         raise InvalidArgument(
             "counts",
-            f"{verbatim(path)} has a column {verbatim(user)}, so it holds rows of users and no public counts",
+            f"{verbatim(path)} has a column user, so it holds rows of users and no public counts",
             "a preview takes a column count, and perhaps item",
         )
-    if "ledger" in options:
-        if not path.lower().endswith(".csv"):
-            raise InvalidArgument(
-                "ledger",
-                "knows files of rows, and a .npy is none",
-                "leave it out: whether these counts are public is for you to say",
-            )
-        _refuse_known(options, path)
     try:
         counts = read_counts(path)
     except InvalidArgument as error:
@@ -468,31 +456,6 @@ def _public_counts(options: Options, path: str, said: bool) -> PublicCounts:
         return PublicCounts(counts.values, path)
     except (InvalidArgument, TypeError) as error:
         raise InvalidArgument("counts", verbatim(f"{path}: {error}")) from None
-
-
-def _refuse_known(options: Options, path: str) -> None:
-    """Raise InvalidArgument if the file was the input of a release charged to the ledger, under the same key."""
-    from private_topk.pipelines.budget.ledger import Ledger
-    from private_topk.pipelines.sources.columns import Columns
-    from private_topk.pipelines.sources.files import Files
-
-    if "release_key" not in options:
-        raise InvalidArgument(
-            "ledger",
-            "needs {release_key}: the ledger knows its inputs under the key of their releases only",
-            "give the key, so that a file that was the input of one is told",
-        )
-    key = ReleaseKey.parse(options["release_key"])
-    charges = [entry for entry in Ledger(options["ledger"]).read().charges if entry.key_id == key.key_id()]
-    fingerprints = {entry.fingerprint for entry in charges}
-    read = {tuple(sorted(entry.rows.items())) for entry in charges}
-    for rows, item in product(read, {*_header(path), "item"}):
-        named: dict[str, Any] = {**dict(rows), "item_column": item}
-        columns = Columns(**{name.removesuffix("_column"): value for name, value in named.items()})
-        if Files(path, columns).identity(key, _ANY if columns.time else None) in fingerprints:
-            raise InvalidArgument(
-                "counts", f"{verbatim(path)} was the input of a release in this ledger, so it is not public"
-            )
 
 
 def _header(path: str) -> list[str]:

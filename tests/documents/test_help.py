@@ -134,7 +134,7 @@ def test_the_help_is_the_arguments_to_begin_with_and_names_what_else_there_is(na
     short, whole = (command(name, each).out for each in ("--help", "--help-all"))
     asked = set(re.findall(r"^  (--[a-z-]+)", short, re.MULTILINE))
     assert len(asked) <= 18 and len(short.splitlines()) <= most and asked < set(re.findall(r"--[a-z-]+", whole))
-    assert "more, with --help-all: " in short and "--release-key" not in short and "--release-key" in whole
+    assert "more, with --help-all: " in short and "--dataset" not in short and "--dataset" in whole
     if name != "preview":  # whoever has a file of their own needs these
         assert {"--user-column", "--item-column", "--time-column", "--privacy-unit", "--mechanism", "--delta"} < asked
     headings = set(re.findall(r"^([A-Za-z][^(:\n]*)(?: \(.*\))?:$", whole, re.MULTILINE)) - {"options", "examples"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-from collections import Counter
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -105,12 +104,6 @@ def test_exact_counts_need_a_declaration_that_they_are_public(folder: Path) -> N
         ({"like": "sample"}, {"these_counts_are_public": True}, "is said of counts: leave it out"),
         ({}, {"counts": "none.npy", "these_counts_are_public": True}, "none.npy cannot be read"),
         ({}, {"counts": "rows.csv", "these_counts_are_public": True}, "has a column user, so it holds rows of users"),
-        ({"ledger": "sqlite:///b.db"}, {"counts": "c.csv", "these_counts_are_public": True}, "needs release_key"),
-        (
-            {"ledger": "sqlite:///b.db"},
-            {"counts": "c.npy", "these_counts_are_public": True},
-            "ledger knows files of rows",
-        ),
     ],
 )
 def test_an_invalid_source_of_expected_counts_is_refused(folder: Path, asked: dict, given: dict, said: str) -> None:
@@ -119,35 +112,6 @@ def test_an_invalid_source_of_expected_counts_is_refused(folder: Path, asked: di
     with pytest.raises(InvalidArgument) as refused:
         expected_counts(asked, given)
     assert said in refused.value.shown()
-
-
-def test_the_input_of_a_charged_release_is_refused(folder: Path) -> None:
-    """Rows that happen to have a column `count`, read by columns of other names: nothing in the file itself tells."""
-    people = Counter({f"p{n}": 1 for n in range(9)})
-    write(folder / "rows.csv", [{"who": who, "what": "tea", "count": number} for who, number in people.items()])
-    write(folder / "items.txt", "tea\ncake\n")
-    (folder / "key").write_text("a key of the tests, thirty-two bytes and more")
-    ledger = {"ledger": "sqlite:///b.db", "dataset": "d"}
-    assert command("budget", "create", *options(**ledger, epsilon=1)).status == 0
-    done = command(
-        "run",
-        *options(**ledger),
-        *(
-            "--input=rows.csv --domain=items.txt --mechanism=joint --k=1 --epsilon=1 --user-column=who "
-            "--item-column=what --output=o.csv --release-key=file:key --release-id=r"
-        ).split(),
-    )
-    assert done.status == 0, done.err
-    asked = options(counts="rows.csv", k=1, epsilon=1, release_key="file:key", **ledger)
-    said = command("preview", *asked, "--these-counts-are-public")
-    assert said.status == 2 and "was the input of a release in this ledger, so it is not public" in said.err
-    write(folder / "other.csv", "item,count\ntea,9\ncake,2\n")
-    other = command(
-        "preview",
-        *options(counts="other.csv", k=1, epsilon=1, mechanism="joint", release_key="file:key", **ledger),
-        "--these-counts-are-public",
-    )
-    assert other.status == 0 and "Take joint" in other.out
 
 
 @pytest.mark.parametrize(

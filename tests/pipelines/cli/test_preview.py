@@ -77,7 +77,7 @@ GIVEN = [
     "--mechanism joint --window 36h --slide 12h --from 2026-03-28T12:00:00.125 --to 2026-04-01T12:00:00.125Z "
     "--time-zone Europe/Berlin",
     "--mechanism joint --window month --from 2026-01-01 --to 2026-04-01+00:00 --privacy-unit user --horizon 3 "
-    "--max-windows-per-user 2 --delta 1e-9 --ledger 'sqlite:///a b.db' --dataset plays --release-key file:key",
+    "--max-windows-per-user 2 --delta 1e-9 --ledger 'sqlite:///a b.db' --dataset plays",
     "--mechanism correlated-gaussian --window 7d --to-date --from 2026-01-05 --to 2026-02-02 --max-items-per-user 4 "
     "--delta 1.23456789e-7",
     "--mechanism joint --like 'items=200, users=5e7, rank1=50%, rank9=4%'",
@@ -105,7 +105,6 @@ def test_the_command_that_is_printed_is_what_was_previewed(tmp_path: Path, monke
         (tmp_path / f"{name}.manifest.json").write_bytes(manifest().at(f"{name}.csv", ranking).encode())
     budget = options(ledger="sqlite:///a b.db", dataset="plays", epsilon=100, delta=0.1, privacy_unit="user")
     assert command("budget", "create", *budget).status == 0
-    (tmp_path / "key").write_text("00" * 32)
     shared = {option.name for option in rows() if None not in (option.helps("run"), option.helps("preview"))}
     seen = set()
     for line in GIVEN:

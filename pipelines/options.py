@@ -553,13 +553,6 @@ _KNOWN = _section(
         same="whether a run starts",
     ),
     Option(
-        "amount",
-        "with {max_value}: what a user adds to an item that they hold, on average and after "
-        "the cap; {counts} and a ranking have sums already",
-        number,
-        "A",
-    ),
-    Option(
         "counts",
         {
             "preview": "public or made-up counts of a window: .npy of integers, or a table with a column count",

@@ -41,7 +41,7 @@ _FIRST = (
     *("like", "mechanism", "k", "epsilon", "delta", "recall"),
     *("window", "period_from", "period_to", "privacy_unit", "horizon"),
 )
-_OWN = ("amount", "counts", "these_counts_are_public")
+_OWN = ("counts", "these_counts_are_public")
 _WHY_NOT = {
     "basic": "",
     "optimal": "for up to 1000 windows and with a delta",

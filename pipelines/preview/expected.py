@@ -101,7 +101,7 @@ class InAmounts:
             raise InvalidArgument("each", rule, "it is what a user adds to an item on average, after the cap")
         if self.each is not None and not 0 < self.each <= most:
             raise InvalidArgument(
-                "amount",
+                "each",
                 f"must be above 0 and at most {float(most):g}, got {float(self.each):g}",
                 "it is what a user adds on average, after the cap of {max_value}",
             )
@@ -409,7 +409,7 @@ def expected_counts(options: Options, given: Mapping[str, Any], items: int | Non
     """The expected counts of a preview, by group.
 
     Args:
-        given: those of the fields `amount`, `counts` and `these_counts_are_public` that were given.
+        given: those of the fields `counts` and `these_counts_are_public` that were given.
         items: the size of the public domain, or None if none is given.
 
     Raises:
@@ -425,13 +425,8 @@ def expected_counts(options: Options, given: Mapping[str, Any], items: int | Non
     if said and "counts" not in given:
         raise InvalidArgument("these_counts_are_public", "is said of {counts}: leave it out")
     if "counts" in given:
-        if "amount" in given:
-            raise InvalidArgument(
-                "amount", "goes with {max_value} and with numbers of users", "sums of amounts need none"
-            )
-        expected = _public_counts(given["counts"], said)
-        return scored({"": expected}, score)
-    return expected_of(options["like"], items, declared_period(options), score, given.get("amount"))
+        return scored({"": _public_counts(given["counts"], said)}, score)
+    return expected_of(options["like"], items, declared_period(options), score)
 
 
 def _public_counts(path: str, said: bool) -> PublicCounts:
@@ -467,13 +462,7 @@ def _header(path: str) -> list[str]:
         return []  # reading the file later reports what is wrong with it
 
 
-def expected_of(
-    like: str,
-    items: int | None,
-    period: Period | None,
-    score: Score = USERS,
-    each: Fraction | float | None = None,
-) -> ByGroup:
+def expected_of(like: str, items: int | None, period: Period | None, score: Score = USERS) -> ByGroup:
     """The expected counts of every group that a text describes, the largest group first; of "" where it names none.
 
     Args:
@@ -481,28 +470,25 @@ def expected_of(
             `items=5000,users=2e4,rank1=30%,rank50=3%`.
         items: the size of the public domain, or None if there is none.
         period: the period whose windows the counts are of.
-        each: what a user adds to an item on average, where amounts are ranked; a shape may say it too.
 
     Raises:
         InvalidArgument: it describes nothing, or not what is ranked.
     """
-    by_group: ByGroup
-    if like == "sample":
-        by_group = {"": _Sample(period)}
-    elif names_a_file(like):
-        by_group = {**earlier_rankings(like, items, score if each is None else USERS)}
-        if each is None:
-            return scored(by_group, score)
-    else:
-        shape = _named(like)
-        by_group, each = _shape_of(shape, items), shape.get("amount", each)
+    if names_a_file(like):
+        return scored(earlier_rankings(like, items, score), score)
+    shape: Mapping[str, Any] = {} if like == "sample" else _named(like)
+    by_group: ByGroup = {"": _Sample(period)} if like == "sample" else _shape_of(shape, items)
+    each = shape.get("amount")
     if (score == USERS) != (each is None):
         raise InvalidArgument(
             "",
             "what a user adds to an item on average, as amount=12 in a shape, goes with {max_value}, and "
             "must be given with it",
         )
-    return scored(by_group, score, each)
+    try:
+        return scored(by_group, score, each)
+    except InvalidArgument as error:
+        raise InvalidArgument("like", f"amount {error.rule}", error.remedy) from None
 
 
 def _shape_of(shape: Mapping[str, Any], items: int | None) -> ByGroup:

@@ -460,7 +460,7 @@ def test_amounts_draw_with_the_cap_of_a_run() -> None:
     assert half["joint"].recall.value == pytest.approx(fewer["joint"].recall.value, abs=0.04)
     assert half["joint"].recall.value < users["joint"].recall.value
     for each in (0, 61):
-        with pytest.raises(InvalidArgument, match="amount must be above 0 and at most 60"):
+        with pytest.raises(InvalidArgument, match="each must be above 0 and at most 60"):
             InAmounts(shape, minutes, each)
     left = preview(
         InAmounts(shape, minutes, 60),

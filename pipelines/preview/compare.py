@@ -141,9 +141,6 @@ class Preview(_Shown):
     def __iter__(self) -> Iterator[Outlook]:
         return iter(self.outlooks)
 
-    def __len__(self) -> int:
-        return len(self.outlooks)
-
     @property
     def question(self) -> Question:
         """What the recommended mechanism is asked."""

@@ -60,21 +60,20 @@ def share(hits: float, draws: float) -> Estimate:
     return Estimate(p, min(max(middle - reach, 0.0), p), max(min(middle + reach, 1.0), p))
 
 
-def mean(values: ArrayLike, most: float, least: float = 0.0) -> Estimate:
-    """The estimate of a mean of draws between bounds: Wilson's interval for as many binary draws as have this variance.
+def mean(values: ArrayLike, most: float) -> Estimate:
+    """The estimate of a mean of draws from 0 to a bound: Wilson's interval for as many binary draws of this variance.
 
-    Far from the bounds that is the interval of the normal law; near them it stays inside and is wider. If all draws are
+    Far from the ends that is the interval of the normal law; near them it stays inside and is wider. If all draws are
     equal it is as wide as three further draws could make it (the rule of three).
     """
     array = np.asarray(values, np.float64)
     value, spread, n = float(array.mean()), float(array.var(ddof=1)) if len(array) > 1 else 0.0, len(array)
-    width = most - least
-    if not spread or not width:
+    if not spread:
         reach = min(3 / n, 1.0)
-        return Estimate(value, value - reach * (value - least), value + reach * (most - value))
-    p = (value - least) / width
-    chance = share(p * (alike := n * p * (1 - p) * width**2 / spread), alike)
-    return Estimate(value, least + width * chance.low, least + width * chance.high)
+        return Estimate(value, value - reach * value, value + reach * (most - value))
+    p = value / most
+    chance = share(p * (alike := n * p * (1 - p) * most**2 / spread), alike)
+    return Estimate(value, most * chance.low, most * chance.high)
 
 
 @dataclass(frozen=True)
@@ -213,8 +212,8 @@ class Draws:
         low, high = np.quantile(recalls, 0.05, method="lower"), np.quantile(recalls, 0.95, method="higher")
         return float(low), float(high)
 
-    def outlook(self, pure: bool | None = None) -> Outlook:
-        """What the draws so far tell; `pure`: whether the whole run is, by default whether the mechanism is."""
+    def outlook(self) -> Outlook:
+        """What the draws so far tell; of one window, which is pure if the mechanism is."""
         mechanism, k, rows = self.mechanism, self.k, self._seen
         ordered, largest = mechanism.guarantee.answer == "sequence", float(self._top.counts[0])
         right, belongs, found = (
@@ -229,7 +228,7 @@ class Draws:
             mechanism=mechanism,
             k=k,
             draws=len(rows),
-            pure=mechanism.guarantee.privacy == "pure" if pure is None else pure,
+            pure=mechanism.guarantee.privacy == "pure",
             right=_chances(right) if ordered else (),
             belongs=_chances(belongs) if ordered else (),
             found=_chances(found),

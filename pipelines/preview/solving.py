@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -146,7 +147,4 @@ def _reaches(question: Callable[[], Question], expected: Expected, recall: float
 
 def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
     """The least number at which a monotone condition holds; it does at `high`."""
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle + 1, high)
-    return high
+    return bisect_left(range(high), True, low, key=holds)

@@ -188,12 +188,9 @@ def _empty(best: Outlook) -> Iterator[str]:
 def _noise(best: Outlook) -> Iterator[str]:
     # These probabilities hardly ever rise from one rank to the next; where they seem to, that is random error.
     sure = sum(size for chance, size in pooled(one.value for one in best.belongs) if chance >= NOISE)
-    noisy = list(range(sure + 1, best.k + 1)) if best.ordered else []
-    if noisy and len(noisy) < best.k:
-        yield (
-            f"{_ranges(noisy)} {'are' if len(noisy) > 1 else 'is'} noise: what stands there is mostly none of the "
-            f"top {best.k}."
-        )
+    if best.ordered and 0 < sure < best.k:
+        which = f"Ranks {sure + 1} to {best.k} are" if sure + 1 < best.k else f"Rank {best.k} is"
+        yield f"{which} noise: what stands there is mostly none of the top {best.k}."
 
 
 def _rivals(outlooks: Sequence[Outlook]) -> Iterator[str]:
@@ -222,16 +219,3 @@ def _why(best: Outlook, rival: Outlook) -> str:
     if best.pure and not rival.pure:
         return ", but needs a delta"
     return ""
-
-
-def _ranges(places: list[int]) -> str:
-    """Places in words: ranks 3 and 8 to 10."""
-    runs: list[list[int]] = []
-    for place in places:
-        if runs and runs[-1][1] == place - 1:
-            runs[-1][1] = place
-        else:
-            runs.append([place, place])
-    parts = [str(first) if first == last else f"{first} to {last}" for first, last in runs]
-    said = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-    return f"{'Ranks' if len(places) > 1 else 'Rank'} {said}"

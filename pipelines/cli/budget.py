@@ -98,7 +98,7 @@ def _create(arguments: Namespace, others: list[str]) -> bool:
 def _show(arguments: Namespace, others: list[str]) -> None:
     """Print every budget with what is spent, and the releases that were charged and not finished."""
     if arguments.plot is not None:
-        from private_topk.pipelines.show.picture import check_plot
+        from private_topk.pipelines.show.spending import check_plot
 
         check_plot(arguments.plot)
         refuse_replacing([arguments.plot], protected_files(vars(arguments)), "plot")

@@ -205,24 +205,19 @@ def _print(found: Sequence[Preview | Previews], arguments: Arguments) -> None:
 
 
 def _print_left_out(preview: Preview) -> None:
-    for why, names in _left_out(preview).items():
-        print(f"\nNot tried ({why}): {', '.join(names)}", end="")
-    if preview.left_out:
-        print()
-
-
-def _left_out(preview: Preview) -> dict[str, list[str]]:
+    """Print why mechanisms do not answer, those with one reason together."""
     by_reason: dict[str, list[str]] = {}
     for name, error in preview.left_out.items():
-        needs = f"needs {flag(error.field)}" if error.rule.startswith("must be given") else _short(error, name)
-        by_reason.setdefault(re.sub("^needs ", "they need ", needs), []).append(name)
-    return by_reason
-
-
-def _short(error: InvalidArgument, name: str) -> str:
-    """Why a mechanism does not answer, without its name and the explanation."""
-    field = flag(error.field) if error.field else ""
-    return error.shown(flag).partition(": ")[0].removeprefix(f"{field} ").removeprefix(f"{name} ")
+        if error.rule.startswith("must be given"):
+            why = f"they need {flag(error.field)}"
+        else:
+            rule = InvalidArgument("", error.rule).shown(flag).partition(": ")[0]
+            why = re.sub("^needs ", "they need ", rule.removeprefix(f"{name} "))
+        by_reason.setdefault(why, []).append(name)
+    if by_reason:
+        print()
+    for why, names in by_reason.items():
+        print(f"Not tried ({why}): {', '.join(names)}")
 
 
 def _shared_in(question: Question) -> dict[str, Any]:

@@ -125,9 +125,9 @@ def _all_windows(listings: Sequence[Listing]) -> dict[str, Any]:
     what = " and its noisy count" if any(counts) else ""
     if ranges:
         what += f" (± {ranges[0]:,}" + (f" to {ranges[-1]:,}" if len(ranges) > 1 else "") + ", 95%)"
+    left = f", the last {len(shown)} of {len(listings)}" if len(listings) > len(shown) else ""
     return {
-        "what": what,
-        "left": f", the last {len(shown)} of {len(listings)}" if len(listings) > len(shown) else "",
+        "caption": f"Place of every item{what}, the newest window first{left}",
         "starts": [_head(listing, share_starts(shown)) for listing in shown],
         "rows": [
             (item, [(places.get(item, ""), numbers.get(item)) for places, numbers in zip(ranks, counts, strict=True)])
@@ -170,7 +170,7 @@ def _index(groups: Mapping[str | None, Sequence[Listing]], hrefs: Mapping[str | 
         for item, place in places.items():
             held.setdefault(item, []).append(place)
     order = sorted(held, key=lambda item: (-len(held[item]), sum(n for n in held[item] if n != "•") / len(held[item])))
-    shared = [(item, [ranks[group].get(item, "") for group in groups]) for item in order[:_SHARED]]
+    shared = [(item, [(ranks[group].get(item, ""), None) for group in groups]) for item in order[:_SHARED]]
     title = newest.title() + ("" if newest.ranked else ", in no order of rank")
     noise = [group for group, listing in latest.items() if listing.noise]
     return {

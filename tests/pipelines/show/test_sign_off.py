@@ -48,6 +48,30 @@ def charged(path: str, question: Question, url: str = LEDGER, dataset: str = "pl
         published(path, question, dataset)
 
 
+def charged_days(*numbers: int, **more: Any) -> None:  # noqa: ANN401
+    for number in numbers:
+        charged(f"days/{number}.csv", asked(f"weekly/{number}", **day(number), **more))
+
+
+def charged_correction() -> None:
+    """Of 6 January. Its manifest says what it corrects, as that of a report file does."""
+    charged("days/6.correction-1.csv", asked("weekly/6/correction-1", **day(6)))
+    place = Path("days/6.correction-1.manifest.json")
+    corrects = [{"report": "weekly/6", "epsilon": 1.0, "delta": 0.0}]
+    place.write_text(json.dumps(json.loads(place.read_text()) | {"corrects": corrects}))
+
+
+def lose(pattern: str) -> None:
+    for file in Path("days").glob(pattern):
+        file.unlink()
+
+
+def shown(*words: str) -> str:
+    done = command("show", *words)
+    assert done.status == 0, done
+    return " ".join(done.out.split())
+
+
 def budget(url: str = LEDGER, dataset: str = "plays", **total: Any) -> None:  # noqa: ANN401
     Account(url, dataset).books.create(Budget.of(dataset, **{"epsilon": 10, **total}))
 
@@ -202,7 +226,7 @@ def test_a_ledger_fills_in_what_all_releases_have_spent() -> None:
         "added up."
     )
     assert found["spent"]["epsilon"] == 2
-    words = " ".join(command("show", "r.csv", "--sign-off", "--ledger", LEDGER).out.split())
+    words = shown("r.csv", "--sign-off", "--ledger", LEDGER)
     before, after = words.split("To be filled in")
     assert f"charged so far {said}" in before and "other releases" not in after
     entry = yaml.safe_load(command("show", "r.csv", "--registry", "--ledger", LEDGER).out)
@@ -212,9 +236,8 @@ def test_a_ledger_fills_in_what_all_releases_have_spent() -> None:
 def test_a_series_says_what_a_person_in_all_of_its_windows_has() -> None:
     """Two releases of a day each: the sheet, the entry, the words for a reader, and the ledger."""
     budget(epsilon=1)
-    for number in (5, 6):
-        charged(f"days/{number}.csv", asked(str(number), **day(number)))
-    words = " ".join(command("show", "days", "--sign-off", "--ledger", LEDGER).out.split())
+    charged_days(5, 6)
+    words = shown("days", "--sign-off", "--ledger", LEDGER)
     assert (
         "of a person in all windows epsilon 2, delta 0" in words
         and "of a person over a year at most the budget" in words
@@ -224,7 +247,7 @@ def test_a_series_says_what_a_person_in_all_of_its_windows_has() -> None:
     assert entry["privacy_parameters_details"].startswith(
         "A person in all windows: epsilon 2, delta 0. A person over a year: "
     )
-    assert "a person in all of them is protected by epsilon 2." in " ".join(command("show", "days").out.split())
+    assert "a person in all of them is protected by epsilon 2." in shown("days")
     alone = command("show", "days/5.csv", "--sign-off").out
     assert "of a person in all windows" not in alone and "of a person over a year" in alone
 
@@ -243,7 +266,7 @@ def test_the_rankings_that_one_user_can_change_are_counted_over_all_that_was_pub
         published(f"days/{number}.csv", question)
     assert told("days") == "6 of all that is published here" and told("days/5.csv") == "2 of all that is published here"
     assert told("days/7.csv") is None
-    sheet = " ".join(command("show", "days/5.csv", "--sign-off").out.split())
+    sheet = shown("days/5.csv", "--sign-off")
     assert "rankings one user can change 2 of all that is published here" in sheet
     (tmp_path / "days" / "6.manifest.json").unlink()
     assert told("days") is None, "nothing tells what became of that day"
@@ -252,18 +275,11 @@ def test_the_rankings_that_one_user_can_change_are_counted_over_all_that_was_pub
 def test_releases_are_counted_with_those_that_were_corrected_are_lost_or_have_no_item() -> None:
     """On the sheet and in the entry; what the ledger alone still knows of their windows is named with its sums."""
     budget()
-    for number in (5, 6, 7):
-        charged(f"days/{number}.csv", asked(f"weekly/{number}", **day(number)))
-    charged("days/6.correction-1.csv", asked("weekly/6/correction-1", **day(6)))
-    place = Path("days/6.correction-1.manifest.json")
-    corrects = [{"report": "weekly/6", "epsilon": 1.0, "delta": 0.0}]
-    place.write_text(json.dumps(json.loads(place.read_text()) | {"corrects": corrects}))
+    charged_days(5, 6, 7)
+    charged_correction()
 
-    def told(*more: str) -> tuple[str, str]:
-        done = [command("show", "days", form, "--ledger", LEDGER, *more) for form in ("--sign-off", "--registry")]
-        assert all(each.status == 0 for each in done), done
-        sheet, entry = (" ".join(each.out.split()) for each in done)
-        return sheet, entry
+    def told() -> list[str]:
+        return [shown("days", form, "--ledger", LEDGER) for form in ("--sign-off", "--registry")]
 
     Path("days/5.csv").unlink()
     sheet, entry = told()
@@ -275,8 +291,7 @@ def test_releases_are_counted_with_those_that_were_corrected_are_lost_or_have_no
     assert f"corrections {once_more}" in sheet and once_more in entry and "of each window, each time rho " in sheet
     assert "2026-01-06 00:00 to 2026-01-07 00:00 UTC, corrected" in (words := command("show", "days").out)
     assert "2026-01-08 00:00 UTC, corrected" not in words and once_more in " ".join(words.split())
-    for file in Path("days").glob("6.correction-1.*"):
-        file.unlink()
+    lose("6.correction-1.*")
     for each in told():
         assert "added up; together epsilon 4, delta 0" in each
         why = "of which no manifest is here: these numbers count that"
@@ -298,19 +313,15 @@ def test_a_release_that_two_have_drawn_counts_twice(corrected: bool, same_key: b
     one of both.
     """
     budget()
-    for number in (5, 6):
-        charged(f"days/{number}.csv", asked(f"weekly/{number}", **day(number)))
+    charged_days(5, 6)
     if corrected:
-        charged("days/6.correction-1.csv", asked("weekly/6/correction-1", **day(6)))
-        place = Path("days/6.correction-1.manifest.json")
-        corrects = [{"report": "weekly/6", "epsilon": 1.0, "delta": 0.0}]
-        place.write_text(json.dumps(json.loads(place.read_text()) | {"corrects": corrects}))
+        charged_correction()
         for name in ("csv", "manifest.json"):
             Path(f"days/6.{name}").unlink()
     [drawn] = [each for each in Ledger(LEDGER).read().charges if each.release_id == "weekly/6"]
     other = drawn if same_key else replace(drawn, key_id="another")
     assert Ledger(LEDGER).adopt([drawn, other])
-    sheet = " ".join(command("show", "days", "--sign-off", "--ledger", LEDGER).out.split())
+    sheet = shown("days", "--sign-off", "--ledger", LEDGER)
     many = 3 + corrected
     assert f"budget epsilon {many - 1}, delta 0 of" in sheet, sheet
     assert f"a person in all windows epsilon {many}, delta 0" in sheet and f"So far {many} charges have" in sheet
@@ -321,17 +332,14 @@ def test_a_release_that_two_have_drawn_counts_twice(corrected: bool, same_key: b
 def test_every_form_counts_what_a_ledger_alone_still_knows_and_says_where_none_is_asked(tmp_path: Path) -> None:
     """Of a budget of each window, as of one of all: a page tells how much it counts, and no more of the ledger."""
     budget()
-    for number in (5, 6):
-        charged(f"days/{number}.csv", asked(f"weekly/{number}", **day(number)))
+    charged_days(5, 6)
     charged("days/6.correction-1.csv", asked("weekly/6/correction-1", **day(6)))
-    for file in Path("days").glob("6.correction-1.*"):
-        file.unlink()
+    lose("6.correction-1.*")
 
     def told(*more: str) -> list[str]:
-        page = command("show", "days", "--html", "page.html", "--overwrite", *more)
-        sheet, words = command("show", "days", "--sign-off", *more), command("show", "days", *more)
-        assert page.status == sheet.status == words.status == 0, (page, sheet, words)
-        return [" ".join(text.split()) for text in (Path("page.html").read_text(), words.out, sheet.out)]
+        shown("days", "--html", "page.html", "--overwrite", *more)
+        page = " ".join(Path("page.html").read_text().split())
+        return [page, shown("days", *more), shown("days", "--sign-off", *more)]
 
     for said in told():
         unseen = "a correction or a lost period that is not shown adds to these numbers."
@@ -355,11 +363,9 @@ def test_every_form_counts_what_a_ledger_alone_still_knows_and_says_where_none_i
 def test_a_release_that_a_ledger_has_not_charged_is_named_until_it_is_adopted(dataset: str | None) -> None:
     """Of a day that was published without the ledger, or under a dataset of another ledger."""
     budget(), budget("sqlite:///other.db", "searches")
-    for number in (5, 6, 7):
-        charged(f"days/{number}.csv", asked(f"weekly/{number}", **day(number)))
+    charged_days(5, 6, 7)
     published("days/8.csv", asked("weekly/8", **day(8)), dataset)
-    for file in Path("days").glob("5.*"):
-        file.unlink()
+    lose("5.*")
 
     def told(form: str) -> tuple[str, str]:
         done = command("show", "days", *filter(None, [form]), "--ledger", LEDGER)
@@ -383,8 +389,7 @@ def test_a_release_that_a_ledger_has_not_charged_is_named_until_it_is_adopted(da
 
 def test_a_manifest_that_states_another_cost_than_was_charged_is_named() -> None:
     budget()
-    for number in (5, 6, 7):
-        charged(f"days/{number}.csv", asked(f"weekly/{number}", **day(number)))
+    charged_days(5, 6, 7)
     text = Path("days/6.manifest.json").read_text()
     for factor in (Fraction(1), Fraction(1, 4), 4):
         edited = costing(text, factor)
@@ -429,8 +434,7 @@ def test_of_a_manifest_and_a_ledger_that_state_other_costs_the_larger_counts(
 ) -> None:
     """Where manifests that agree with themselves state less, as if they had not been edited; the page says it too."""
     budget(delta=1e-5, unit=more.get("privacy_unit", "user-window"))
-    for number in (5, 6, 7):
-        charged(f"days/{number}.csv", asked(f"weekly/{number}", **day(number), **more))
+    charged_days(5, 6, 7, **more)
     texts = {number: Path(f"days/{number}.manifest.json").read_text() for number in edited}
 
     def told(factor: Fraction) -> list[dict[str, float]]:
@@ -460,7 +464,7 @@ def test_a_series_that_was_charged_to_two_datasets_says_that_neither_budget_has_
     budget(), budget(dataset="searches")
     for number, dataset in ((5, "plays"), (6, "searches")):
         charged(f"days/{number}.csv", asked(f"weekly/{number}", **day(number)), dataset=dataset)
-    said = " ".join(command("show", "days", "--sign-off", "--ledger", LEDGER).out.split())
+    said = shown("days", "--sign-off", "--ledger", LEDGER)
     assert "charged to datasets plays, searches: none of their budgets counts all." in said, said
     assert all(f"budget of dataset {dataset} is epsilon 10" in said for dataset in ("plays", "searches")), said
 
@@ -476,34 +480,29 @@ def test_words_name_every_repeat_that_the_sum_counts_of_a_release_of_several_win
             published(f"all/{name.replace('/', '-')}", question, "plays", apart=True)
     kept = [f"all/weekly-{number}" for number in "35"]
 
-    def told(*places: str) -> str:
-        return " ".join(command("show", *places, "--sign-off", "--ledger", LEDGER).out.split())
-
-    both = told(*kept)
+    both = shown(*kept, "--sign-off", "--ledger", LEDGER)
     assert "4 releases, weekly/3 to weekly/5, 2 of them corrections" in both, both
     assert "budget epsilon 2, delta 0" in both, both
     days = ", ".join(f"2026-01-0{day} (2 times)" for day in (3, 4, 5, 6))
     assert f"Published more than once: the windows of {days}. The last is shown" in both
-    assert "the windows of 2026-01-05 (2 times), 2026-01-06 (2 times)." in told(kept[1]), (
-        "and of the others all is lost"
-    )
+    second = shown(kept[1], "--sign-off", "--ledger", LEDGER)
+    assert "the windows of 2026-01-05 (2 times), 2026-01-06 (2 times)." in second, "and of the others all is lost"
 
 
 def test_users_may_share_a_hash_under_every_key_of_a_series(tmp_path: Path) -> None:
     """Of two keys that a series has had, either may be the one under which two users share a hash."""
 
-    def told() -> str:
-        return " ".join(command("show", "days").out.split())
-
     for number in (5, 6):
         published(f"days/{number}.csv", asked(str(number), **day(number), max_items_per_user=1))
-    assert "every other person adds 5.42102e-20 to delta." in told()
+    assert "every other person adds 5.42102e-20 to delta." in shown("days")
     write(tmp_path / "key", "1" * 32)
     for number in (7, 8):
         published(f"days/{number}.csv", asked(str(number), **day(number), max_items_per_user=1))
-    assert "every other person adds 1.08421e-19 to delta." in told()
+    assert "every other person adds 1.08421e-19 to delta." in shown("days")
     published("days/9.csv", asked("9", **day(9)))
-    assert "every other person adds 1.08421e-19 to delta." in told(), "also where one of them counts all rows of a user"
+    assert "every other person adds 1.08421e-19 to delta." in shown("days"), (
+        "also where one of them counts all rows of a user"
+    )
 
 
 @pytest.mark.parametrize("groups", [None, ["x", "y"]])
@@ -514,16 +513,16 @@ def test_what_is_published_beyond_the_horizon_is_stated_as_the_ledger_states_it(
     for number in range(5, 13):
         more = {} if groups is None else {"groups": groups, "groups_per_user": 2}
         charged(f"days/{number}.csv", asked(str(number), **day(number), **shared, **more))
-    words = " ".join(command("show", "days", "--sign-off", "--ledger", LEDGER).out.split())
+    words = shown("days", "--sign-off", "--ledger", LEDGER)
     stated = re.search(r" budget epsilon (\S+), delta 1e-06 ", words)
     assert stated and f"8 charges have spent epsilon {stated[1]}, delta 1e-06, by zCDP." in words, words
     rho = re.search(r"rho (\S+) \(zCDP\)", words)
     assert rho and float(stated[1]) == pytest.approx(
         float(epsilon_within(8 * Fraction(rho[1]), Fraction(1, 10**6))), rel=1e-5
     )
-    shown = " ".join(command("show", "days").out.split())
-    assert f"e^{stated[1]} · P(A(D′) ∈ S) + 1e-06 for every set S" in shown
-    assert "more windows than one horizon" in shown and "each window that is still to come adds to these" in words
+    plain = shown("days")
+    assert f"e^{stated[1]} · P(A(D′) ∈ S) + 1e-06 for every set S" in plain
+    assert "more windows than one horizon" in plain and "each window that is still to come adds to these" in words
 
 
 @pytest.mark.parametrize("apart", [False, True])
@@ -533,9 +532,9 @@ def test_the_cost_over_all_windows_adds_up_by_release_and_not_by_file(apart: boo
         period = Period.of(f"2026-01-{first}", f"2026-01-{end}", "1d")
         published(f"all/{name}" if apart else f"all/{name}.csv", asked(name, period=period), apart=apart)
     places = ["all/a", "all/b"] if apart else ["all"]
-    said = " ".join(command("show", *places).out.split())
+    said = shown(*places)
     assert "active in several of the 4 windows" in said and "is protected by epsilon 4." in said
-    assert "is protected by epsilon 2." in " ".join(command("show", f"all/a{'' if apart else '.csv'}").out.split())
+    assert "is protected by epsilon 2." in shown(f"all/a{'' if apart else '.csv'}")
 
 
 def test_a_series_whose_windows_have_budgets_of_their_own_may_go_on_for_ever() -> None:
@@ -543,9 +542,9 @@ def test_a_series_whose_windows_have_budgets_of_their_own_may_go_on_for_ever() -
     for number in (5, 6):
         question = asked(str(number), **day(number), groups=["x", "y"], groups_per_user=2)
         published(f"days/{number}.csv", question)
-    said = " ".join(command("show", "days").out.split())
+    said = shown("days")
     assert "rows of any one person within one window had been missing" in said and "is protected by epsilon 2." in said
-    assert "any one person within one window had" in " ".join(command("show", "days/5.csv").out.split())
+    assert "any one person within one window had" in shown("days/5.csv")
 
 
 def test_a_series_that_was_asked_otherwise_before_is_signed_for_with_all_that_it_cost() -> None:
@@ -554,7 +553,7 @@ def test_a_series_that_was_asked_otherwise_before_is_signed_for_with_all_that_it
     published("days/5.csv", asked("5", **day(5), k=3, epsilon=1.0, groups=["x"], **both))
     published("days/6.csv", asked("6", **day(6), k=2, epsilon=3.0, groups=["x", "y"], domain=list("0123"), **both))
     change = "The windows before that of 2026-01-06 were asked otherwise: k 3 (now 2)"
-    sheet, entry = (" ".join(command("show", "days", flag).out.split()) for flag in ("--sign-off", "--registry"))
+    sheet, entry = (shown("days", flag) for flag in ("--sign-off", "--registry"))
     assert change in sheet and "below stands what is asked since" in sheet and change in entry
     assert "budget epsilon 2," in sheet and "epsilon: 2" in entry  # half of 1 and half of 3
     assert "of each window rho 0.03125 (zCDP) of 1, rho 0.28125 (zCDP) of 1 " in sheet, "0.5² / 8 and 1.5² / 8"
@@ -567,14 +566,14 @@ def test_of_two_changes_each_is_told_against_what_is_asked_since_the_newest() ->
     for number, k in ((5, 3), (6, 2), (7, 3)):
         published(f"days/{number}.csv", asked(str(number), **day(number), k=k))
     since = "k 2 (now 3); below stands what is asked since 2026-01-07"
-    said = " ".join(command("show", "days", "--sign-off").out.split())
+    said = shown("days", "--sign-off")
     spans = "The windows from that of 2026-01-06 to the last before that of 2026-01-07 were asked otherwise"
     assert f"{spans}: {since}" in said, said
     assert "items asked for 3" in said and "windows before" not in said and "Daily top 3 or 2, 2026" in said, said
     for file in ("days/5.csv", "days/5.manifest.json"):
         Path(file).unlink()
     published("days/5.csv", asked("again", **day(5), k=1))
-    said = " ".join(command("show", "days", "--sign-off").out.split())
+    said = shown("days", "--sign-off")
     assert "windows before that of 2026-01-06 were asked otherwise: k 1 (now 3)" in said and since in said, said
 
 
@@ -584,16 +583,15 @@ def test_windows_that_were_asked_alike_are_told_in_one_sentence() -> None:
     """
     for number, k in ((5, 3), (6, 2), (7, 3), (8, 2)):
         published(f"days/{number}.csv", asked(str(number), **day(number), k=k))
-    said = " ".join(command("show", "days", "--sign-off").out.split())
+    said = shown("days", "--sign-off")
     assert said.count("asked otherwise before") == 1 and "2026-01-06 and from that of 2026-01-07 to the last" in said
     for number in (5, 7):
-        for file in Path("days").glob(f"{number}.*"):
-            file.unlink()
+        lose(f"{number}.*")
     place = Path("days/6.manifest.json")
     content = json.loads(place.read_text())
     content["zcdp_of_a_window"]["rho"] *= 1 + 2**-52
     place.write_text(json.dumps(content))
-    said = " ".join(command("show", "days", "--sign-off").out.split())
+    said = shown("days", "--sign-off")
     assert "of each window rho " in said and "asked otherwise" not in said, said
 
 
@@ -609,12 +607,12 @@ def test_a_series_names_all_its_keys_and_when_it_was_released(folder: Path) -> N
     content = json.loads(place.read_text())
     today, content["released"] = content["released"], "2026-01-12"
     place.write_text(json.dumps(content))
-    said = " ".join(command("show", "days", "--sign-off", "--ledger", LEDGER).out.split())
+    said = shown("days", "--sign-off", "--ledger", LEDGER)
     both = f"{keys[0]} of 1 release, {keys[1]} of 1 release"
     assert f"key {both} run" in said and f"released 2026-01-12 to {today}" in said, said
-    entry = " ".join(command("show", "days", "--registry").out.split())
+    entry = shown("days", "--registry")
     assert f"of a cipher under a secret key (id {both})." in entry, entry
-    one = " ".join(command("show", "days/6.csv", "--sign-off").out.split())
+    one = shown("days/6.csv", "--sign-off")
     assert f"key {keys[1]} " in one and f"released {today} " in one
 
 

@@ -51,7 +51,7 @@ _MIN_SHIFT, _MAX_SHIFT = 1e-9 - 1, 1e6
 
 _SINGLE = 20_000
 _GROWTH = 1.001
-_MAX_ITEMS, _MAX_USERS, _MAX_GROUPS = 10**12, 10**12, 10**5
+_MAX_ITEMS, _MAX_USERS = 10**12, 10**12
 
 
 @runtime_checkable

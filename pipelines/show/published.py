@@ -44,10 +44,6 @@ class Listing(NamedTuple):
     corrected: bool = False
 
     @property
-    def items(self) -> tuple[Any, ...]:
-        return tuple(row["item"] for row in self.rows)
-
-    @property
     def ranked(self) -> bool:
         return bool(self.rows) and self.rows[0]["rank"] is not None
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, NamedTuple, cast, get_type_hints, overload
+from typing import Any, NamedTuple, get_type_hints, overload
 
 from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.preview.expected import Begun, Expected, bent, check_score, counts_of
@@ -84,34 +84,26 @@ _ELSEWHERE = {
 }
 
 
-class _Shown:
-    """What is shown as text, also in a notebook."""
+def _headlines(found: Preview | Previews) -> str:
+    return f"{found.heading()}.\nAsked: {asked_in_words([found])}"
 
-    def heading(self) -> str:
-        """What is expected, in one line."""
-        raise NotImplementedError
 
-    def body(self) -> str:
-        """The tables, and the recommendation below them."""
-        raise NotImplementedError
+def _text(found: Preview | Previews) -> str:
+    return f"{_headlines(found)}\n\n{found.body()}"
 
-    def _headlines(self) -> str:
-        return f"{self.heading()}.\nAsked: {asked_in_words([cast('Preview | Previews', self)])}"
 
-    def __str__(self) -> str:
-        return f"{self._headlines()}\n\n{self.body()}"
-
-    def _repr_html_(self) -> str:
-        tables, _, reasons = self.body().rpartition("\n\n")
-        how = "margin:0 0 1em;font:90% monospace;overflow-x:auto;word-break:normal;white-space"  # not as Jupyter has it
-        return "".join(
-            f'<pre style="{how}:{wrap}">{html.escape(text)}</pre>'
-            for wrap, text in (("pre-wrap", self._headlines()), ("pre", tables), ("pre-wrap", reasons))
-        )
+def _html(found: Preview | Previews) -> str:
+    """The text for a notebook, where tables scroll and sentences are wrapped."""
+    tables, _, reasons = found.body().rpartition("\n\n")
+    how = "margin:0 0 1em;font:90% monospace;overflow-x:auto;word-break:normal;white-space"  # not as Jupyter has it
+    return "".join(
+        f'<pre style="{how}:{wrap}">{html.escape(text)}</pre>'
+        for wrap, text in (("pre-wrap", _headlines(found)), ("pre", tables), ("pre-wrap", reasons))
+    )
 
 
 @dataclass(frozen=True, repr=False)
-class Preview(_Shown):
+class Preview:
     """The preview of one question, for every mechanism that answers it.
 
     Args:
@@ -128,6 +120,8 @@ class Preview(_Shown):
     questions: Mapping[str, Question]
     left_out: Mapping[str, InvalidArgument]
     offered: Mapping[str, Any] = field(default_factory=dict)
+
+    __str__, _repr_html_ = _text, _html
 
     def __getitem__(self, name: str) -> Outlook:
         """The outlook of a mechanism by its name. Raises InvalidArgument for one that does not answer."""
@@ -172,6 +166,7 @@ class Preview(_Shown):
         return self
 
     def heading(self) -> str:
+        """What is expected, in one line."""
         return f"Expected: {self.expected.summary()}"
 
     def reasons(self) -> list[str]:
@@ -206,6 +201,7 @@ class Preview(_Shown):
         return f"Preview(k={question.asked.k}, epsilon={float(question.epsilon):g}, best={self.best.name!r})"
 
     def body(self) -> str:
+        """The tables, and the recommendation below them."""
         parts = [table(self.outlooks), ranks_table(self.best), self.reasons()]
         return "\n\n".join("\n".join(lines) for lines in parts)
 
@@ -235,7 +231,7 @@ class Preview(_Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class Previews(_Shown):
+class Previews:
     """The previews of one question for some groups, or at some steps of a series, which one mechanism ranks.
 
     Args:
@@ -260,6 +256,8 @@ class Previews(_Shown):
     worth: tuple[str, ...]
     number: int
     notes: tuple[str, ...] = ()
+
+    __str__, _repr_html_ = _text, _html
 
     @property
     def best(self) -> str:

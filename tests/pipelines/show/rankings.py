@@ -137,6 +137,13 @@ def published(
     return manifest
 
 
+def shown(*words: str) -> str:
+    """What `show` prints, on one line."""
+    done = support.command("show", *words)
+    assert done.status == 0, done
+    return " ".join(done.out.split())
+
+
 PAGES = {
     "weeks": PublishedReport(rows(6, [f"item {n}" for n in range(12)]), manifest(6)),
     "a year": PublishedReport(rows(53, [f"item {n}" for n in range(40)], 40, counts=False), manifest(53)),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipelines.show.rankings import asked, day, published
+from tests.pipelines.show.rankings import asked, day, published, shown
 from tests.pipelines.support import command
 
 SAID = "6.manifest.json has no ranking beside it: what was published there is not shown, and counts in these numbers."
@@ -24,21 +24,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def words(*arguments: str) -> str:
-    done = command("show", *arguments)
-    assert done.status == 0, done
-    return " ".join(done.out.split())
-
-
 def test_its_cost_counts_and_it_is_named_not_shown_as_empty() -> None:
-    for said in (words("days"), words("days", "--group", "x")):
+    for said in (shown("days"), shown("days", "--group", "x")):
         assert SAID in said and "of the 3 windows" in said.replace("several ", "")
         assert "a person in all of them is protected by epsilon 3." in said
         assert "2026-01-05 00:00 to" in said and "2026-01-07 00:00 to" in said
         assert (
             "2026-01-06 00:00 to" not in said and "no item was released" not in said and "A list is short" not in said
         )
-    assert "has no ranking" not in words("days/5.csv", "days/7.csv")
+    assert "has no ranking" not in shown("days/5.csv", "days/7.csv")
 
 
 def test_every_form_tells_it() -> None:
@@ -60,13 +54,13 @@ def test_a_lost_correction_does_not_bring_back_what_it_corrects() -> None:
     corrects = [{"report": "5", "epsilon": 1.0, "delta": 0.0}]
     correction |= {"report": "5/correction-1", "corrects": corrects, "output": "5.correction-1.csv"}
     Path("days/5.correction-1.manifest.json").write_text(json.dumps(correction))
-    said = words("days")
+    said = shown("days")
     assert "5.correction-1.manifest.json, 6.manifest.json have no rankings beside them" in said
     assert "2026-01-05 00:00 to" not in said and "is protected by epsilon 4." in said
     for lost in ("6.manifest.json", "7.manifest.json", "7.csv"):
         Path("days", lost).unlink()
     assert command("show", "days", "--html", "days.html").status == 0
-    for said in (words("days"), " ".join(Path("days.html").read_text("utf-8").split())):
+    for said in (shown("days"), " ".join(Path("days.html").read_text("utf-8").split())):
         assert "no item was released" not in said.lower() and "A list is short" not in said
         assert "5.correction-1.manifest.json has no ranking beside it" in said
 
@@ -88,7 +82,7 @@ def test_a_ranking_without_its_manifest_is_named_in_every_form_and_a_table_of_so
     Path("days/rows.csv").write_text("user,item,time\nu,tea,2026-01-05\n")
     lost = "5.csv has no manifest beside it: what was published there is not shown, and its cost may be missing from "
     lost += "these numbers. Bring the manifest back from a copy."
-    assert lost in words("days") and SAID in words("days") and "rows.csv" not in words("days")
+    assert lost in shown("days") and SAID in shown("days") and "rows.csv" not in shown("days")
     assert command("show", "days", "--json").err == f"{SAID}\n{lost}\n"
     assert command("show", "days", "--html", "days.html").status == 0
     assert lost in " ".join(Path("days.html").read_text("utf-8").split())

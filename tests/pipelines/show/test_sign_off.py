@@ -22,7 +22,7 @@ from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.sign_off import registry_entry, sheet
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within
 from private_topk.transforms.windows import Period
-from tests.pipelines.show.rankings import PAGES, answered, asked, day, published
+from tests.pipelines.show.rankings import PAGES, answered, asked, day, published, shown
 from tests.pipelines.support import command, costing, write
 
 TITLES = "item,title\n0,tea\n1,cake\n2,cake\n"
@@ -64,12 +64,6 @@ def charged_correction() -> None:
 def lose(pattern: str) -> None:
     for file in Path("days").glob(pattern):
         file.unlink()
-
-
-def shown(*words: str) -> str:
-    done = command("show", *words)
-    assert done.status == 0, done
-    return " ".join(done.out.split())
 
 
 def budget(url: str = LEDGER, dataset: str = "plays", **total: Any) -> None:  # noqa: ANN401

@@ -24,9 +24,8 @@ from private_topk.pipelines.release.place import pair_at
 from private_topk.pipelines.release.store import publish
 from private_topk.pipelines.report import Report, held_by
 from private_topk.pipelines.run import run
-from private_topk.pipelines.show.charts import bump_chart, has_places, list_chart
+from private_topk.pipelines.show.charts import Picture, bump_chart, has_places, list_chart
 from private_topk.pipelines.show.page import page, snippet
-from private_topk.pipelines.show.picture import Picture
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.templates import STYLE
 from private_topk.pipelines.sinks import ToFile

@@ -189,13 +189,7 @@ def test_rooms_import_only_the_rooms_below_them() -> None:
         "transforms": ("transforms",),
         "transforms/windows": ("transforms.windows", "transforms.errors"),
         "pipelines/budget": ("transforms", "pipelines.process", "pipelines.differences", "pipelines.budget"),
-        "pipelines/preview": (
-            "transforms",
-            "pipelines.show.picture",
-            "pipelines.budget",
-            "pipelines.question",
-            "pipelines.preview",
-        ),
+        "pipelines/preview": ("transforms", "pipelines.budget", "pipelines.question", "pipelines.preview"),
         "runners": ("runners", "transforms"),
     }
     for room, may in rooms.items():

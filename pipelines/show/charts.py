@@ -5,16 +5,43 @@ To a screen reader a chart is one picture, with a title and a description; the n
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from private_topk.pipelines.files import as_path, replace_file
 from private_topk.pipelines.show.published import Listing, number_of, share_starts
 from private_topk.pipelines.show.templates import rendered
+from private_topk.transforms.errors import InvalidArgument, verbatim
 
 COLOURS, LIT = 8, 10
 _DASHES = ("", "7 4", "2 4", "9 3 2 3")
 _MAX_PLACES, _MAX_WINDOWS = 50, 104
 _LABEL, _TOP, _LENGTH, _BAR = 34, 30, 260, 150
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawing that a notebook shows.
+
+    Args:
+        style: of its elements, within those of the class `ptk`.
+    """
+
+    svg: str = field(repr=False)
+    style: str = field(default="", repr=False)
+
+    def _repr_html_(self) -> str:
+        return f'<div class="ptk"><style>{self.style}</style>{self.svg}</div>'
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the drawing as an .svg file of its own, in the colours of the light."""
+        place = as_path(path, "path")
+        if not place.endswith(".svg"):
+            remedy = "save it as .svg, of which cairosvg or rsvg-convert makes a .png or .pdf"
+            raise InvalidArgument("path", f"must end with .svg, got {verbatim(place)}", remedy)
+        replace_file(place, self.svg.encode())
 
 
 def has_places(listings: Sequence[Listing]) -> bool:

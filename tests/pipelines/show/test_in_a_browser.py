@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.show.charts import bump_chart
+from private_topk.pipelines.show.charts import Picture, bump_chart
 from private_topk.pipelines.show.page import page
-from private_topk.pipelines.show.picture import Picture
 from private_topk.pipelines.show.templates import STYLE
 from tests.pipelines.show.rankings import PAGES
 

@@ -29,7 +29,7 @@ from typing import cast
 import numpy as np
 
 from benchmarks.counts import FOLDER
-from benchmarks.hidden import DELTA, LIMIT, Pairs, bounded, pairs_of
+from benchmarks.hidden import DELTA, LIMIT, Pairs, pairs_of, sums_of
 from private_topk.pipelines.budget.sharing import Composition, share_out
 from private_topk.transforms.mechanisms import (
     CdpPeeling,
@@ -71,16 +71,6 @@ def _commits() -> tuple[list[Pairs], int]:
     weeks = np.floor((times - start) / (end - start) * WEEKS * (1 - 1e-9)).astype(int)
     pairs = [np.unique(np.stack([users[weeks == week], items[weeks == week]]), axis=1) for week in range(WEEKS)]
     return [(users, items) for users, items in pairs], int(items.max()) + 1
-
-
-def sums_of(pairs: Pairs, mechanism: Mechanism, size: int) -> np.ndarray:
-    """The counts that a mechanism takes: users, or sums of their weights."""
-    if mechanism.guarantee.metric != "weights":
-        return np.bincount(pairs[1], minlength=size)
-    users, items = bounded(pairs, LIMIT)
-    sums = np.zeros(size, np.int64)
-    np.add.at(sums, items, mechanism.parameter("weighting").weights(np.unique(users, return_inverse=True)[1]))
-    return sums
 
 
 def drawn(mechanism: Mechanism, counts: np.ndarray, k: int, week: int) -> np.ndarray:

@@ -55,6 +55,16 @@ def bounded(pairs: Pairs, limit: int) -> Pairs:
     return users[place < limit], items[place < limit]
 
 
+def sums_of(pairs: Pairs, mechanism: Mechanism, size: int) -> np.ndarray:
+    """The counts of so many items that a mechanism takes: users, or sums of their weights."""
+    if mechanism.guarantee.metric != "weights":
+        return np.bincount(pairs[1], minlength=size)
+    users, items = bounded(pairs, LIMIT)
+    sums = np.zeros(size, np.int64)
+    np.add.at(sums, items, mechanism.parameter("weighting").weights(np.unique(users, return_inverse=True)[1]))
+    return sums
+
+
 Answer = Callable[[np.random.Generator], np.ndarray]
 """A draw: the items in order. Ours has bits of its own."""
 
@@ -82,11 +92,9 @@ def rows(pairs: Pairs, epsilon: float, wholes: list[int]) -> Iterator[tuple[str,
         plain = partial(published.restricted_normal, bound, few, epsilon=epsilon, delta=DELTA)
         competing = normal.kbar_for
         yield IN_NUMPY, lambda k, plain=plain, most=competing: partial(plain, k, competing=most(k))  # type: ignore[misc]
-    users, items = bounded(pairs, LIMIT)
     for whole in wholes:
         mechanism = WeightedGaussian(epsilon, DELTA, LIMIT, whole)
-        sums = np.zeros(size, np.int64)
-        np.add.at(sums, items, mechanism.parameter("weighting").weights(users))
+        sums = sums_of(pairs, mechanism, size)
         yield f"weighted-gaussian m={whole}", ours(mechanism, sums)
         plain = partial(published.weighted_gaussian, whole, sums / UNIT, epsilon=epsilon, delta=DELTA, limit=LIMIT)
         yield IN_NUMPY, partial(partial, plain)

@@ -9,7 +9,7 @@
 | amounts | docs/amounts.md | recall of the largest sums of amounts against the cap | commits: rows of each person |
 | counts | docs/run.md | standard deviation of a published count against k | none: it hangs on the question alone |
 | to_date | docs/to-date.md | size of the noise against the number of steps | none: it hangs on the question alone |
-| orders | docs/mechanisms.md | error of two mechanisms beside cdp-peeling against k over epsilon | games, gowalla |
+| orders | docs/mechanisms.md | error of weighted-order beside cdp-peeling against k over epsilon | games, gowalla |
 
 Games, gowalla and commits are of the folder of shared data (PRIVATE_TOPK_SHARED): without it their pictures are left.
 """
@@ -24,16 +24,22 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import two_rounds
 from benchmarks.counts import FOLDER
-from benchmarks.hidden import pairs_of
-from benchmarks.papers import COLOURS
+from benchmarks.hidden import DELTA, LIMIT, median_error, ours, pairs_of, sums_of
 from benchmarks.windows_per_user import commits
-from private_topk.transforms.mechanisms import Mechanism, Peeling, RandomBits, noise_of_counts
+from private_topk.transforms.mechanisms import (
+    CdpPeeling,
+    Mechanism,
+    Peeling,
+    RandomBits,
+    WeightedOrder,
+    noise_of_counts,
+)
 from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
 from private_topk.transforms.mechanisms.exact.series import matrix, squared_reach
 
 ROOT = Path(__file__).resolve().parents[1]
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
 SEGMENTS = {"1 game": (1, 1), "2 to 9": (2, 9), "10 and more": (10, 10**9)}
 EPSILONS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 CAPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
@@ -116,24 +122,17 @@ def spread(figure: Any, draws: int) -> None:  # noqa: ANN401
 
 def orders(figure: Any, draws: int) -> None:  # noqa: ANN401
     axes = figure.subplots()
-    for data, mark in (("games", "o"), ("gowalla", "s")):
+    for (data, mark), colour in zip((("games", "o"), ("gowalla", "s")), COLOURS, strict=False):
         pairs = pairs_of(data)
-        counts, rng = np.bincount(pairs[1]), np.random.default_rng(1)
-        points: dict[str, list[tuple[float, float]]] = {"weighted m=20": []}
+        counts, points = np.bincount(pairs[1]), []
         for k, epsilon in ((20, 1.0), (20, 0.5), (50, 1.0), (50, 0.5), (100, 1.0), (50, 0.3), (100, 0.5), (100, 0.3)):
-            rows = two_rounds.public(pairs, counts, k, epsilon)
-            best = np.sort(counts)[::-1][:k]
-            error = {
-                name: np.median([np.abs(best - counts[rows[name](rng)]).sum() for _ in range(draws)])
-                for name in ("cdp-peeling", *points)
-            }
-            for name, found in points.items():
-                found.append((k / epsilon, float(error[name] / error["cdp-peeling"])))
-        for (name, found), colour in zip(points.items(), COLOURS, strict=False):
-            label = {"weighted m=20": "weighted-order"}[name]
-            axes.plot(
-                *zip(*sorted(found), strict=True), linestyle="none", marker=mark, color=colour, label=f"{label}, {data}"
+            error, of_peeling = (
+                median_error(ours(mechanism, sums_of(pairs, mechanism, len(counts)))(k), counts, k, draws)[0]
+                for mechanism in (WeightedOrder(epsilon, DELTA, LIMIT), CdpPeeling(epsilon, DELTA))
             )
+            points.append((k / epsilon, error / of_peeling))
+        label = f"weighted-order, {data}"
+        axes.plot(*zip(*sorted(points), strict=True), linestyle="none", marker=mark, color=colour, label=label)
     axes.axhline(1, color="#555555", linewidth=1, linestyle=":", label="cdp-peeling")
     finish(
         axes,

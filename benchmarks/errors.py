@@ -8,26 +8,23 @@ Without the data folder beside the checkout it takes the sample's counts and som
 
 l_inf: largest |c_i - c_(s_i)|; l_1: their sum; k-relative: largest c_k - c_(s_i), at least 0. Sets are put in order of
 their true counts first, which only a benchmark may do. With --beside the published algorithms in plain numpy have lines
-of their own, a cell takes up to ten seconds of CPU and says with * if that was enough for fewer draws, and --results
-keeps the finished cells, so that a benchmark that was ended goes on where it was.
+of their own. A cell takes up to ten seconds of CPU and says with * if that was enough for fewer draws.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
 from benchmarks.counts import load, there_or_made
 from benchmarks.mechanisms import make
 from benchmarks.published import PUBLISHED
-from benchmarks.results import Results
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits
 from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
 
@@ -44,19 +41,14 @@ def errors(counts: np.ndarray, answer: np.ndarray, k: int, is_set: bool) -> tupl
     return int(off.max()), int(off.sum()), int(max(best[-1] - got.min(), 0))
 
 
-def median_errors(draw: Draw, counts: np.ndarray, k: int, draws: int, is_set: bool) -> np.ndarray:
-    return np.median(drawn(draw, counts, k, draws, is_set), axis=0)
-
-
-def drawn(
-    draw: Draw, counts: np.ndarray, k: int, draws: int, is_set: bool, patience: float = math.inf
-) -> list[tuple[int, int, int]]:
-    """The errors of so many draws, or of as many as could be had, at least ten."""
+def cell(draw: Draw, counts: np.ndarray, k: int, draws: int, is_set: bool) -> str:
+    """The medians of so many draws, or of as many as could be had in time, at least ten: then with a star."""
     found: list[tuple[int, int, int]] = []
     started = time.process_time()
-    while len(found) < draws and (len(found) < _MIN_DRAWS or time.process_time() - started < patience):
+    while len(found) < draws and (len(found) < _MIN_DRAWS or time.process_time() - started < _PATIENCE):
         found.append(errors(counts, draw(), k, is_set))
-    return found
+    fewer = "*" * (len(found) < draws)
+    return "/".join(f"{value:.0f}" for value in np.median(found, axis=0)) + fewer
 
 
 def ours(mechanism: Mechanism, counts: np.ndarray, k: int) -> Draw:
@@ -94,34 +86,17 @@ def beside(counts: np.ndarray, k: int, epsilon: float) -> Iterator[tuple[str, bo
             )
 
 
-def compare(data: str, ks: list[int], epsilons: list[float], draws: int, results: Results, names: list[str]) -> None:
-    """Run and keep what is missing, then print one table of l_1 errors for each epsilon."""
+def compare(data: str, ks: list[int], epsilon: float, draws: int, names: list[str]) -> None:
+    """Print a table: a line for each mechanism and published form, with a cell for each k."""
     counts = load(data).astype(np.int64)
-    lines: dict[str, None] = {}
-    for epsilon in epsilons:
-        for k in ks:
-            for name, is_set, draw in beside(counts, k, epsilon):
-                facts = {"data": data, "k": k, "epsilon": epsilon, "name": name, "draws": draws}
-                if names and not any(name.strip().removesuffix(" in numpy") == wanted for wanted in names):
-                    continue
-                lines[name] = None
-                if not results.count(**facts):
-                    found = drawn(draw, counts, k, draws, is_set, _PATIENCE)
-                    results.add(**facts, errors=np.median(found, axis=0).tolist(), had=len(found))
-    for epsilon in epsilons:
-        print(f"\n{data}, epsilon = {epsilon:g}, median of {draws} draws: l_inf/l_1/k-relative")
-        print(f"{'':<24}" + "".join(f"{f'k = {k}':>22}" for k in ks))
-        for name in lines:
-            print(f"{name:<24}" + "".join(f"{_cell(results, data, k, epsilon, name):>22}" for k in ks), flush=True)
-
-
-def _cell(results: Results, data: str, k: int, epsilon: float, name: str) -> str:
-    wanted = {"data": data, "k": k, "epsilon": epsilon, "name": name}
-    found = [line for line in results.lines if wanted.items() <= line.items()]
-    if not found:
-        return "-"
-    fewer = "*" * (found[-1].get("had", found[-1]["draws"]) < found[-1]["draws"])
-    return "/".join(f"{value:.0f}" for value in found[-1]["errors"]) + fewer
+    print(f"\n{data}, epsilon = {epsilon:g}, median of {draws} draws: l_inf/l_1/k-relative")
+    print(f"{'':<24}" + "".join(f"{f'k = {k}':>22}" for k in ks))
+    for columns in zip(*(beside(counts, k, epsilon) for k in ks), strict=True):
+        name = columns[0][0]
+        if names and name.strip().removesuffix(" in numpy") not in names:
+            continue
+        cells = [cell(draw, counts, k, draws, is_set) for k, (_, is_set, draw) in zip(ks, columns, strict=True)]
+        print(f"{name:<24}" + "".join(f"{text:>22}" for text in cells), flush=True)
 
 
 def main() -> None:
@@ -139,12 +114,10 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0])
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--beside", action="store_true", help="every mechanism, beside the published forms")
-    parser.add_argument("--results", type=Path, help="with --beside: a file that keeps the finished cells")
     arguments = parser.parse_args()
     if arguments.beside or arguments.mechanism:
-        results = Results(arguments.results)
-        for data in arguments.data:
-            compare(data, arguments.k, arguments.epsilon, arguments.draws, results, arguments.mechanism)
+        for data, epsilon in itertools.product(arguments.data, arguments.epsilon):
+            compare(data, arguments.k, epsilon, arguments.draws, arguments.mechanism)
         return
     for k in arguments.k:
         for epsilon in arguments.epsilon:
@@ -158,10 +131,10 @@ def _against_the_papers(names: list[str], k: int, epsilon: float, draws: int) ->
     for data in names:
         counts = load(data).astype(np.int64)
         cells = [
-            median_errors(ours(m, counts, k), counts, k, draws, m.guarantee.answer == "set")
-            for m in mechanisms.values()
+            cell(ours(mechanism, counts, k), counts, k, draws, mechanism.guarantee.answer == "set")
+            for mechanism in mechanisms.values()
         ]
-        print(f"{data:<14}" + "".join(f"{'/'.join(f'{v:.0f}' for v in cell):>20}" for cell in cells), flush=True)
+        print(f"{data:<14}" + "".join(f"{text:>20}" for text in cells), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,16 @@
 """CPU time of one draw from an unsorted count vector, beside the published algorithm in plain numpy.
 
     python -m benchmarks.mechanisms                 # foods_synth, d = 166,049: every mechanism, k = 10 .. 1000
-    python -m benchmarks.mechanisms --sorts         # for epsilon 0.01 .. 10, in units of one np.sort of the counts
     python -m benchmarks.mechanisms --shapes        # thirteen hostile shapes of counts: time as a side channel
     python -m benchmarks.mechanisms --shapes --k 1000 --epsilon 0.1 --only canonical,peeling
 
-One process, median of --draws draws (the published forms: of up to five, within a minute each). Some processors sort
-several times as quickly without AVX-512, which numpy uses where there is one: `--sorts` says both times, and divides by
-that of `np.sort` as it is.
+One process, median of --draws draws (the published forms: of up to five, within a minute each).
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from fractions import Fraction
@@ -27,7 +21,6 @@ import numpy as np
 from benchmarks.counts import SHAPES, load, shape
 from benchmarks.published import PUBLISHED
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits, parameters_of
-from private_topk.transforms.mechanisms.exact.histogram import Histogram
 
 _PATIENCE = 60.0
 _SLOW = {"joint-set"}
@@ -58,7 +51,7 @@ def again(mechanism: Mechanism, vectors: dict[str, np.ndarray], k: int, draws: i
     times = {(kind, key): np.inf for kind in vectors for key in keys}
     for _ in range(5):
         for kind, key in times:
-            once = quickest_cpu(lambda: mechanism(vectors[kind], k, RandomBits.keyed(key)), 1)  # noqa: B023
+            once = median_cpu(lambda: mechanism(vectors[kind], k, RandomBits.keyed(key)), 1)  # noqa: B023
             times[kind, key] = min(times[kind, key], once)
     return {kind: statistics.median(times[kind, key] for key in keys) for kind in vectors}
 
@@ -71,15 +64,6 @@ def median_cpu(draw: Callable[[], object], draws: int) -> float:
         draw()
         times.append(time.process_time() - before)
     return statistics.median(times)
-
-
-def quickest_cpu(draw: Callable[[], object], draws: int) -> float:
-    times: list[float] = []
-    for _ in range(draws):
-        before = time.process_time()
-        draw()
-        times.append(time.process_time() - before)
-    return min(times)
 
 
 def table(draws: int, names: list[str]) -> None:
@@ -104,50 +88,6 @@ def cell(name: str, mechanism: Mechanism, published: Callable | None, counts: np
     return f"{1000 * seconds:.2f} ({baseline / seconds:.1f}x)"
 
 
-def sorts(draws: int, names: list[str]) -> None:
-    counts = load("foods_synth").astype(np.int64)
-    unit, other = quickest_cpu(lambda: np.sort(counts), 50), sort_without_avx512()
-    beside = f"without AVX-512 {1000 * other:.2f} ms, so that ratios are {unit / other:.1f} times as high"
-    print(f"foods_synth, d = {len(counts):,}: CPU of a draw in sorts of the counts (np.sort, {1000 * unit:.2f} ms;")
-    print(f"{beside if other else 'which uses no AVX-512 here'}),")
-    print(f"the quickest of {draws}, which other work on the machine disturbs least:")
-    print("from the array / from a histogram / again from the same prepared one")
-    grid = (0.01, 0.1, 1.0, 10.0)
-    print(f"{'mechanism':<22}{'k':>6}" + "".join(f"{f'epsilon {e:g}':>20}" for e in grid))
-    table, bits = Histogram.of(counts), RandomBits.keyed(b"benchmark")
-    for name in (name for name in names if MECHANISMS[name].guarantee.domain == "public" and name not in _SLOW):
-        for k in (10, 100, 200, 1000):
-            cells = []
-            for epsilon in grid:
-                mechanism = make(name, epsilon)
-                prepared = mechanism.prepare(table)
-                calls = (
-                    lambda m=mechanism: m(counts, k, bits),  # noqa: B023 - called at once
-                    lambda m=mechanism: m.prepare(table)(k, bits),  # noqa: B023
-                    lambda p=prepared: p(k, bits),  # noqa: B023
-                )
-                cells.append("/".join(f"{quickest_cpu(call, draws) / unit:.2f}" for call in calls))
-            print(f"{name:<22}{k:>6}" + "".join(f"{cell:>20}" for cell in cells), flush=True)
-
-
-def sort_without_avx512() -> float:
-    """CPU seconds of the same sort by a numpy that is told not to use AVX-512; 0 where it uses none anyhow."""
-    try:
-        from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
-    except ImportError:  # before numpy 2
-        return 0.0
-    told = [name for name in __cpu_dispatch__ if name.startswith(("AVX512", "X86_V4")) and __cpu_features__.get(name)]
-    if not told:
-        return 0.0
-    code = (
-        "import numpy as np; from benchmarks.counts import load; from benchmarks.mechanisms import quickest_cpu; "
-        "counts = load('foods_synth').astype(np.int64); print(quickest_cpu(lambda: np.sort(counts), 50))"
-    )
-    environment = {**os.environ, "NPY_DISABLE_CPU_FEATURES": " ".join(told)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    return float(done.stdout)
-
-
 def shapes(k: int, epsilon: float, draws: int, names: list[str]) -> None:
     d = 166_049
     print(
@@ -168,16 +108,13 @@ def shapes(k: int, epsilon: float, draws: int, names: list[str]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=20)
-    parser.add_argument("--sorts", "--epsilons", action="store_true", dest="sorts")
     parser.add_argument("--shapes", action="store_true")
     parser.add_argument("--k", type=int, default=100, help="of --shapes")
     parser.add_argument("--epsilon", type=float, default=1.0, help="of --shapes")
     parser.add_argument("--only", type=lambda text: text.split(","), help="some mechanisms, by comma")
     arguments = parser.parse_args()
     names = arguments.only or list(MECHANISMS)
-    if arguments.sorts:
-        sorts(arguments.draws, names)
-    elif arguments.shapes:
+    if arguments.shapes:
         shapes(arguments.k, arguments.epsilon, arguments.draws, names)
     else:
         table(arguments.draws, names)

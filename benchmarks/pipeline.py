@@ -101,7 +101,7 @@ def measure(case: Case, form: str, arguments: argparse.Namespace) -> Run:
         form,
     ]
     if case.name == "ours":
-        words = _ours(_pattern(arguments.folder, arguments.rows, form))
+        words = ours(_pattern(arguments.folder, arguments.rows, form))
     command = [sys.executable, "-m", *words]
     return run_of(command, case.confine)
 
@@ -136,7 +136,7 @@ def _floor(pattern: Path) -> None:
     print(counts.sort("len", descending=True).head(10))
 
 
-def _ours(pattern: Path) -> list[str]:
+def ours(pattern: Path) -> list[str]:
     """The command as it is called: nothing of the benchmark is loaded with it."""
     return [
         "private_topk",

@@ -1,7 +1,6 @@
 """What a report costs, as a sum of few terms: fitted on some runs and checked on two that the fit has not seen.
 
     python -m benchmarks.scale                 # 16 short runs on Direct, about two minutes of CPU
-    python -m benchmarks.scale --predict 1e9 1e8 1 4096   # rows, items, windows, user shards: from the last fit
 
 CPU time of whole processes on one core (`--cores 1`), so that other work on the machine matters little.
 """
@@ -9,7 +8,6 @@ CPU time of whole processes on one core (`--cores 1`), so that other work on the
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import multiprocessing
 import sys
@@ -87,17 +85,10 @@ def _some(boxes: float, balls: float) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "private-topk-bench")
-    parser.add_argument("--predict", nargs=4, type=float, metavar=("ROWS", "ITEMS", "WINDOWS", "SHARDS"))
     arguments = parser.parse_args()
-    stored = arguments.folder / "scale.json"
-    if arguments.predict:
-        coefficients = np.array(json.loads(stored.read_text()))
-        _show(terms(Size(*map(int, arguments.predict))), coefficients)
-        return
     arguments.folder.mkdir(parents=True, exist_ok=True)
     found = {size: measured(size, arguments.folder) for size in (*FITTED, *CHECKED)}
     coefficients = fitted(np.array([terms(size) for size in FITTED]), np.array([found[size][0] for size in FITTED]))
-    stored.write_text(json.dumps(coefficients.tolist()))
     print(f"{'rows':>10}{'items':>10}{'windows':>8}{'shards':>7}{'cpu s':>8}{'model':>8}{'peak MiB':>10}")
     for size, (cpu, peak) in found.items():
         model = float(terms(size) @ coefficients)
@@ -107,12 +98,6 @@ def main() -> None:
         )
     for (name, meaning), value in zip(TERMS.items(), coefficients.tolist(), strict=True):
         print(f"{name:<8}{value * 1e6:14.2f} microseconds of CPU  {meaning}")
-
-
-def _show(counts: np.ndarray, coefficients: np.ndarray) -> None:
-    for name, count, value in zip(TERMS, counts.tolist(), coefficients.tolist(), strict=True):
-        print(f"{name:<8}{count:18,.0f}{count * value:14,.1f} s")
-    print(f"{'in all':<8}{float(counts @ coefficients):32,.1f} s of CPU")
 
 
 def fitted(counts: np.ndarray, seconds: np.ndarray) -> np.ndarray:

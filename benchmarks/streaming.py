@@ -1,7 +1,6 @@
 """A steady load on the streaming report: rows a second, lag of publication, memory.
 
     python -m benchmarks.streaming --minutes 15 --rate 20000
-    python -m benchmarks.streaming --backlog 3000000        # how fast a topic that is already full is read
     python -m benchmarks.streaming --minutes 30 --cluster   # on a standalone Flink cluster of two task managers
 
 A Kafka broker on loopback, a producer that sends so many rows a second with the present as their event time, and
@@ -42,7 +41,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=int, default=15)
     parser.add_argument("--rate", type=int, default=20_000, help="rows a second")
-    parser.add_argument("--backlog", type=int, help="instead: send so many rows first, then read them")
     parser.add_argument("--port", type=int, default=29092)
     parser.add_argument("--runner", default="prism")
     parser.add_argument("--cluster", action="store_true", help="start a standalone Flink cluster and run on it")
@@ -59,7 +57,7 @@ def main() -> None:
             arguments.cluster.start(2)
             arguments.cluster.start_worker_pool(arguments.port + 12)
             beam_arguments += arguments.cluster.words()
-        (backlog if arguments.backlog else run)(Path(name), broker.address, arguments, beam_arguments)
+        run(Path(name), broker.address, arguments, beam_arguments)
 
 
 def prepare(folder: Path, address: str, runner: str, start: int, end: int) -> list[str]:
@@ -99,23 +97,6 @@ def prepare(folder: Path, address: str, runner: str, start: int, end: int) -> li
         "--runner",
         runner,
     ]
-
-
-def backlog(folder: Path, address: str, arguments: argparse.Namespace, beam_arguments: list[str]) -> None:
-    """Rows of ten minutes, a row after them in every partition, and then the time from the command to its end."""
-    start = int(time.time()) // WINDOW * WINDOW - 600
-    command = prepare(folder, address, arguments.runner, start, start + 600)
-    producer = make_producer(address)
-    for second in range(600):
-        send_second(producer, start + second, arguments.backlog // 600, second)
-        producer.flush(60)
-    for partition in range(PARTITIONS):
-        producer.produce("load", f'{{"user": "u", "item": "item 0", "time": {start + 601}}}', partition=partition)
-    producer.flush(60)
-    began = time.perf_counter()
-    subprocess.run([*command, "--clock", "event", *beam_arguments], check=True)
-    took = time.perf_counter() - began
-    print(f"{arguments.runner}: {arguments.backlog:,} rows in {took:.1f} s, {arguments.backlog / took:,.0f} a second")
 
 
 def run(folder: Path, address: str, arguments: argparse.Namespace, beam_arguments: list[str]) -> None:

@@ -102,8 +102,6 @@ class Cluster:
     Args:
         port: of the REST interface. The job manager's RPC takes the next one; `up` has its worker pool at `port` + 2.
         task_memory: all memory of a task manager's process, as Flink writes it.
-        high_availability: a job manager that is lost may be started anew and takes its jobs up again. What it must know
-            for that is kept in the folder and by a ZooKeeper, at `port` + 3, which comes with Flink.
         state: where the ids of the processes are kept up to date, for who outlives this one.
         settings: Flink's own, by their names, in place of what is set here or besides.
 
@@ -116,7 +114,6 @@ class Cluster:
         port: int = 8081,
         slots: int = 1,
         task_memory: str = "4g",
-        high_availability: bool = False,
         state: Path | None = None,
         settings: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
@@ -126,33 +123,22 @@ class Cluster:
         self.rest = JobManager(f"localhost:{port}")
         self.job_server = str(job_server())
         self._home = distribution()
-        self._zookeeper = port + 3 if high_availability else None
-        self._settings = {**_settings(self.folder, port, slots, task_memory, self._zookeeper), **settings}
+        self._settings = {**_settings(self.folder, port, slots, task_memory), **settings}
 
     @property
     def address(self) -> str:
         return f"localhost:{self.port}"
-
-    @property
-    def _ports(self) -> list[int]:
-        return [self.port, self.port + 1, *([self._zookeeper] if self._zookeeper else [])]
 
     def start(self, task_managers: int = 1) -> None:
         """Start all processes and wait until every task manager has joined.
 
         Raises RuntimeError if they do not, or if a port is taken: another cluster would then be taken for this one.
         """
-        _refuse_taken(self._ports)
-        if self._zookeeper:
-            self._start_zookeeper(self._zookeeper)
-        self.start_job_manager()
+        _refuse_taken(range(self.port, self.port + 2))
+        self._run("job-manager", "jobmanager.sh")
         for number in range(1, task_managers + 1):
             self.start_task_manager(number)
         self._await(lambda: self.overview().get("taskmanagers") == task_managers)
-
-    def start_job_manager(self) -> None:
-        """Start it, or one in the place of one that has ended."""
-        self._run("job-manager", "jobmanager.sh")
 
     def start_task_manager(self, number: int) -> None:
         """Start one more, or one anew that has ended."""
@@ -193,21 +179,6 @@ class Cluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-
-    def _start_zookeeper(self, port: int) -> None:
-        place = self.folder / "zookeeper"
-        place.mkdir(parents=True, exist_ok=True)
-        settings = {
-            "dataDir": place,
-            "clientPort": port,
-            "clientPortAddress": "127.0.0.1",
-            "tickTime": 2000,
-            "admin.enableServer": "false",
-        }
-        (place / "zoo.cfg").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        server = "org.apache.flink.shaded.zookeeper3.org.apache.zookeeper.server.ZooKeeperServerMain"
-        self._start("zookeeper", ["java", "-Xmx128m", "-cp", f"{self._home}/lib/*", server, str(place / "zoo.cfg")])
-        self._await(lambda: reachable(f"localhost:{port}"))
 
     def _run(self, name: str, script: str) -> None:
         settings = [word for key, value in self._settings.items() for word in ("-D", f"{key}={value}")]
@@ -267,9 +238,9 @@ def _refuse_taken(ports: Sequence[int]) -> None:
         raise RuntimeError(f"port {found[0]} is taken, and {', '.join(map(str, ports))} are needed: give another port")
 
 
-def _settings(folder: Path, port: int, slots: int, task_memory: str, zookeeper: int | None) -> dict[str, object]:
+def _settings(folder: Path, port: int, slots: int, task_memory: str) -> dict[str, object]:
     """Flink's own, by their names."""
-    found: dict[str, object] = {
+    return {
         "rest.address": "localhost",
         "rest.bind-address": "127.0.0.1",
         "rest.port": port,
@@ -295,15 +266,6 @@ def _settings(folder: Path, port: int, slots: int, task_memory: str, zookeeper: 
         # Beam's classes are in the class path of these processes. Each job would bring its own besides, and Flink
         # never gets rid of them: after some jobs, or restarts, a task manager would have no room for more.
         "classloader.resolve-order": "parent-first",
-    }
-    if zookeeper is None:
-        return found
-    return {
-        **found,
-        "high-availability.type": "zookeeper",
-        "high-availability.zookeeper.quorum": f"localhost:{zookeeper}",
-        "high-availability.storageDir": f"{folder.as_uri()}/jobs",
-        "high-availability.jobmanager.port": port + 1,
     }
 
 

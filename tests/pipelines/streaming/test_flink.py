@@ -1,7 +1,8 @@
-"""Streams on real Flink, with frequent checkpoints, on a busy machine, and when a task manager is killed."""
+"""Streams on real Flink, with frequent checkpoints, on a busy machine, and when processes are killed."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.servers.flink import Cluster
+from private_topk.runners.portable import reachable
 from tests.pipelines.streaming.replay import (
     Commits,
     Topics,
@@ -23,6 +25,8 @@ from tests.pipelines.streaming.replay import (
     told,
     wait_for,
 )
+from tests.pipelines.support import wait_until
+from tests.runners.servers import free_port
 
 PARTITIONS = 4
 WINDOW = ("--window", "1d", "--from", "2026-01-01", "--to", "2026-01-25")
@@ -72,16 +76,36 @@ def test_frequent_checkpoints_on_a_busy_machine_change_nothing(
 
 def last_checkpoint(cluster: Cluster) -> int:
     """The number of the last completed checkpoint of the job that runs."""
-    running = [job["jid"] for job in cluster.rest.jobs() if job["state"] == "RUNNING"]
-    latest = [(cluster.rest.get(f"jobs/{job}/checkpoints") or {}).get("latest") or {} for job in running]
-    return max((each["completed"]["id"] for each in latest if each.get("completed")), default=0)
+    return max((cluster.rest.last_checkpoint(job["jid"]) for job in cluster.rest.not_over()), default=0)
 
 
-def test_a_topic_on_flink_gives_the_batch_though_a_task_manager_is_killed(
-    broker: Topics, made_up: Commits, cluster: Cluster, workers: list[str], rankings: Path, tmp_path: Path
+def kill(cluster: Cluster, kind: str) -> None:
+    """Kill what a stream needs. A pool is started again, a task manager is not, and Flink replaces workers."""
+    if kind == "workers":
+        found = [cluster.processes["worker-pool"].pid]
+        for _ in range(3):  # who ends the pool with this process, the pool, and what its workers are copies of
+            asked = ["ps", "-o", "pid=", "--ppid", ",".join(map(str, found))]
+            found = [int(word) for word in subprocess.run(asked, capture_output=True, text=True).stdout.split()]
+        for worker in found:
+            os.kill(worker, signal.SIGKILL)
+        assert found
+    else:
+        cluster.processes[kind].kill()
+    if kind == "worker-pool":
+        _, _, port = cluster.worker_pool.rpartition(":")
+        wait_until(lambda: not reachable(cluster.worker_pool, 1))
+        cluster.start_worker_pool(int(port))
+
+
+NIGHTLY = [pytest.param(kind, marks=pytest.mark.nightly) for kind in ("workers", "worker-pool")]
+
+
+@pytest.mark.parametrize("kind", ["task-manager-1", *NIGHTLY])
+def test_a_topic_on_flink_gives_the_batch_though_processes_are_killed(
+    kind: str, broker: Topics, made_up: Commits, cluster: Cluster, workers: list[str], rankings: Path, tmp_path: Path
 ) -> None:
-    """With two slots fewer the stream goes on from a checkpoint, and every window is published, and told, once."""
-    topic, log = "flink", tmp_path / "log"
+    """The stream goes on from a checkpoint, with two slots fewer, and every window is published, and told, once."""
+    topic, log = f"flink-{kind}", tmp_path / "log"
     question = made_up.question(*WINDOW)
     arguments = [
         "--input",
@@ -100,7 +124,7 @@ def test_a_topic_on_flink_gives_the_batch_though_a_task_manager_is_killed(
         wait_for(lambda: len(published(rankings)) >= 10, process, log, patience=300)
         before, first = published(rankings), last_checkpoint(cluster)
         wait_for(lambda: last_checkpoint(cluster) >= first + 2, process, log, patience=120)
-        cluster.processes["task-manager-1"].send_signal(signal.SIGKILL)
+        kill(cluster, kind)
         broker.send(topic, PARTITIONS, rows[half:])
         broker.end(topic, PARTITIONS, closing())
         said = finished(process, log, patience=400)
@@ -110,6 +134,36 @@ def test_a_topic_on_flink_gives_the_batch_though_a_task_manager_is_killed(
     assert told(said, "waiting")[0]["of"] == 24 and told(said, "restarted")[0]["restarts"] >= 1
     assert b"".join(after.values()) == made_up.batch(tmp_path / "batch.jsonl", *question)
     assert {name: after[name] for name in before} == before
+
+
+@pytest.mark.nightly
+@pytest.mark.long
+def test_a_job_that_is_started_again_in_vain_is_ended(
+    flink_home: Path, broker: Topics, made_up: Commits, rankings: Path, tmp_path: Path
+) -> None:
+    """Its pool of workers is lost, nobody brings it back, and its cluster would start it again a million times."""
+    settings = {
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": 1_000_000,
+        "restart-strategy.fixed-delay.delay": "1 s",
+    }
+    cluster, log = Cluster(tmp_path / "cluster", free_port(2), 2, "1536m", settings=settings), tmp_path / "log"
+    try:
+        cluster.start()
+        cluster.start_worker_pool(cluster.port + 2)
+        place = f"--input {broker.create('doomed', PARTITIONS)} --clock event --output {rankings} --output-format jsonl"
+        arguments = [*place.split(), *made_up.question(*WINDOW), "--runner", "flink", *cluster.words()]
+        rows = [(row[0], as_json(row)) for row in made_up.rows]
+        broker.send("doomed", PARTITIONS, rows[: len(rows) // 2])
+        with streaming(arguments, log) as process:
+            wait_for(lambda: published(rankings), process, log, patience=200)
+            cluster.processes["worker-pool"].kill()
+            assert process.wait(200) == 1, log.read_text()
+    finally:
+        cluster.stop()
+    said = log.read_text()
+    assert "the job on Flink failed 12 times in a row and came no further" in said, said
+    assert 12 <= said.count("Flink: the job restarted, ") <= 30, said
 
 
 def test_a_stream_that_is_told_to_end_leaves_no_job(

@@ -56,8 +56,9 @@ _FIELDS: list[dict[str, Any]] = [
     {"name": "user", "type": "string"},
     {"name": "item", "type": ["null", "string"]},
     {"name": "time", "type": "long"},
-    {"name": "group", "type": ["string", "int"]},
-    {"name": "amount", "type": ["double", "string", "null"]},
+    {"name": "group", "type": ["string", "null"]},
+    {"name": "amount", "type": ["double", "null"]},
+    {"name": "other", "type": ["null", "string", "int"], "default": None},
 ]
 _SCHEMA = {"type": "record", "name": "Row", "fields": _FIELDS}
 _STRANGE = [

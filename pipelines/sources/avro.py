@@ -35,7 +35,6 @@ from private_topk.pipelines.sources.avro_schema import (
     only,
     plain_types,
     rows_of,
-    schema_for,
 )
 from private_topk.pipelines.sources.columns import Columns, Rows
 from private_topk.transforms.errors import InvalidArgument, refused, verbatim
@@ -302,11 +301,10 @@ class _Decoder:
     """Decodes blocks of one file. The rows of a block must take all of its bytes."""
 
     def __init__(self, header: Header, columns: Columns, path: str) -> None:
-        self._header, self._columns, self._path = header, columns, path
+        self._header, self._path = header, path
         self._fields = {name: header.fields[name] for name in columns.names()}
         self._names = {name: f"c{index}" for index, name in enumerate(header.fields)}
         self._plain = plain_types(header.schema, header.fields)
-        self._any = schema_for(header.schema, header.fields, columns)
 
     def rows(self, blocks: Sequence[Block]) -> Iterator[Rows]:
         batches = self._by_polars(blocks)
@@ -316,7 +314,7 @@ class _Decoder:
         try:  # fastavro decides where polars does not
             records = self._records(blocks)
             while (some := self._values(records))[0]:
-                yield rows_of(dict(zip(self._fields, some, strict=True)), self._fields, self._columns)
+                yield rows_of(dict(zip(self._fields, some, strict=True)), self._fields)
         except Exception:  # a decoder may raise anything for broken bytes
             raise _undecodable(self._path) from None
 
@@ -343,7 +341,7 @@ class _Decoder:
         return Rows({name: meant(array, only(self._fields[name])) for name, array in arrays.items()})
 
     def _records(self, blocks: Sequence[Block]) -> Iterator[dict[str, Any]]:
-        file = self._file(self._any, blocks)
+        file = self._file(self._header.schema, blocks)
         for block in cast(Iterable[Any], fastavro.block_reader(file, handle_unicode_errors="surrogateescape")):
             yield from block
             if block.bytes_.read(1):

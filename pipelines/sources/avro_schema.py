@@ -6,7 +6,6 @@ in capitals or a time after the year 9999, and one such value would make its who
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -14,10 +13,9 @@ import numpy as np
 import pyarrow as pa
 from fastavro.schema import expand_schema
 
-from private_topk.pipelines.sources.columns import Columns, Rows, is_int64, texts_of, to_microseconds
+from private_topk.pipelines.sources.columns import Columns, Rows, is_int64
 from private_topk.pipelines.sources.names import check_names
-from private_topk.transforms.columnar import as_labels
-from private_topk.transforms.metric import as_numbers
+from private_topk.transforms.errors import InvalidArgument, verbatim
 
 _TIMESTAMPS = {f"{local}timestamp-{unit}" for local in ("", "local-") for unit in ("millis", "micros", "nanos")}
 _LOGICAL = {
@@ -141,88 +139,26 @@ _PLAIN_BASES = {"enum": "int", "string": "bytes"}
 """Texts are decoded as bytes, so that one that is not UTF-8 makes no more than its own row unreadable."""
 
 
-def schema_for(schema: dict[str, Any], fields: dict[str, list[Branch]], columns: Columns) -> dict[str, Any]:
-    """The schema by which fastavro decodes the records for `rows_of`.
-
-    A value of a union says of which type it is: each type is put into a record of one field, which takes no bytes more.
-
-    Args:
-        schema: a bare one.
-    """
-    mixed = {name for name in columns.names() if _is_mixed(fields[name])}
-    told = [
-        {**field, "type": [_told(kind, field["name"], place) for place, kind in enumerate(field["type"])]}
-        if field["name"] in mixed
-        else field
-        for field in schema["fields"]
-    ]
-    return {**schema, "fields": told}
-
-
-def _told(kind: Any, name: str, place: int) -> Any:  # noqa: ANN401 - an Avro schema
-    if kind == "null":
-        return kind
-    return {"type": "record", "name": f"private_topk_{name}_{place}", "fields": [{"name": f"t{place}", "type": kind}]}
-
-
-def _is_mixed(branches: list[Branch]) -> bool:
-    return sum(branch.base != "null" for branch in branches) > 1
-
-
 def check_columns(where: str, fields: dict[str, list[Branch]], columns: Columns) -> None:
     """Raise InvalidArgument, naming where they are, unless the fields have the columns, of types that can be read."""
     check_names(where, columns, fields)
     for role, name in columns.each():
         for branch in fields[name]:
             columns.check(role, name, branch.arrow, where, str(branch))
+        several = [str(branch) for branch in fields[name] if branch.base != "null"]
+        if len(several) > 1:
+            rule = f"{where}: column {name!r} cannot be used: its values must be of one type, got {', '.join(several)}"
+            raise InvalidArgument("", verbatim(rule), "write it as one type, or as that and null")
 
 
 def are_integers(branches: list[Branch]) -> bool:
     """Whether a field has integers only, or nothing."""
-    kinds = [branch.arrow for branch in branches if branch.base != "null"]
-    return bool(kinds) and all(map(is_int64, kinds))
+    return is_int64(only(branches).arrow)
 
 
-def rows_of(found: dict[str, list[Any]], fields: dict[str, list[Branch]], columns: Columns) -> Rows:
-    """The rows of columns that fastavro has read by `schema_for`, with errors of UTF-8 as surrogates."""
-    arrays, unreadable = {}, np.zeros(len(found[columns.user]), bool)
-    for name in columns.names():
-        values, branches = found[name], fields[name]
-        if _is_mixed(branches):
-            arrays[name] = _mixed(values, branches, name, columns)
-            missing = np.array([_is_missing(value, branches) for value in values], bool)
-            unreadable |= np.asarray(arrays[name].is_null()) & ~missing
-        else:
-            arrays[name] = _stored(values, only(branches))
-    return Rows(arrays, pa.array(unreadable) if unreadable.any() else None)
-
-
-def _is_missing(value: dict[str, Any] | None, branches: list[Branch]) -> bool:
-    """Whether a value of several types is null or an empty text; a decimal of no bytes is none."""
-    return value is None or any(
-        held in ("", b"") and branches[int(key[1:])].meaning != "decimal" for key, held in value.items()
-    )
-
-
-def _mixed(values: list[dict[str, Any] | None], branches: list[Branch], name: str, columns: Columns) -> pa.Array:
-    """A column of several types, each value read by its own: times, amounts or texts, null for what is none."""
-    found: dict[str, list[Any]] = defaultdict(list)
-    places: dict[str, list[int]] = defaultdict(list)
-    for place, value in enumerate(values):
-        for key, held in (value or {}).items():
-            found[key].append(held)
-            places[key].append(place)
-    parts = [_read(_stored(found[key], branches[int(key[1:])]), name, columns) for key in found]
-    index = np.full(len(values), -1)
-    index[[place for key in found for place in places[key]]] = np.arange(sum(map(len, parts)))
-    return pa.concat_arrays(parts).take(pa.array(index, mask=index < 0)) if parts else pa.nulls(len(values))
-
-
-def _read(values: pa.Array, name: str, columns: Columns) -> pa.Array:
-    texts, _ = texts_of(values)
-    if name == columns.time:
-        return to_microseconds(texts, columns.unit).cast(pa.timestamp("us", "UTC"))
-    return as_numbers(texts) if name == columns.value else as_labels(texts)
+def rows_of(found: dict[str, list[Any]], fields: dict[str, list[Branch]]) -> Rows:
+    """The rows of columns that fastavro has read by a bare schema, with errors of UTF-8 as surrogates."""
+    return Rows({name: _stored(values, only(fields[name])) for name, values in found.items()})
 
 
 def _branches(kind: Any) -> Iterator[Branch]:  # noqa: ANN401 - an expanded schema

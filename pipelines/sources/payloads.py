@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import fastavro
-import numpy as np
 import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType
 
@@ -23,7 +22,6 @@ from private_topk.pipelines.sources.avro_schema import (
     branches_of,
     check_columns,
     rows_of,
-    schema_for,
 )
 from private_topk.pipelines.sources.columns import Columns, Rows, block_of
 from private_topk.pipelines.sources.source import DroppedRowsByReason
@@ -65,7 +63,7 @@ class AvroPayload:
         """The rows of the messages, one each, read like the rows of an Avro file."""
         written = json.loads(self.schema)
         fields = branches_of(written)
-        schema = fastavro.parse_schema(schema_for(bare(written), fields, columns))
+        schema = fastavro.parse_schema(bare(written))
         found: dict[str, list[Any]] = {name: [] for name in columns.names()}
         is_broken = []
         for message in messages:
@@ -73,10 +71,7 @@ class AvroPayload:
             is_broken.append(record is None)
             for name, values in found.items():
                 values.append(record and record[name])
-        rows, broken = rows_of(found, fields, columns), np.array(is_broken, bool)
-        if rows.unreadable is not None:
-            broken |= np.asarray(rows.unreadable)
-        return Rows(rows.columns, pa.array(broken))
+        return rows_of(found, fields)._replace(unreadable=pa.array(is_broken, pa.bool_()))
 
 
 Payload = JsonPayload | AvroPayload
@@ -143,5 +138,4 @@ def _record(message: bytes, schema: Any, columns: Columns) -> dict[str, Any] | N
 
 
 def _is_of_64_bits(value: Any) -> bool:  # noqa: ANN401 - a decoded value
-    number = next(iter(value.values())) if isinstance(value, dict) else value
-    return not isinstance(number, int) or -(1 << 63) <= number < 1 << 63
+    return not isinstance(value, int) or -(1 << 63) <= value < 1 << 63

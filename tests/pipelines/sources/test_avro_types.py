@@ -174,17 +174,13 @@ ROLES = {"user": LABELS, "item": LABELS, "time": TIMES}
 WIDE_ROLES = {**ROLES, "amount": AMOUNTS, "group": LABELS}
 
 
-def _stored(kind: Kind) -> str:
-    """A union has one type of a kind."""
-    return str(kind.stored)
-
-
 @st.composite
 def columns(draw: st.DrawFn, kinds: list[Kind]) -> tuple[Any, Any, list[Kind]]:
-    """A type or a union of several, and how it is stored."""
-    chosen = draw(st.lists(st.sampled_from([NULL, *kinds]), min_size=1, max_size=4, unique_by=_stored))
+    """A type, or a union of it and null, and how it is stored."""
+    kind = draw(st.sampled_from([NULL, *kinds]))
+    chosen = draw(st.permutations([kind, *[NULL][: kind is not NULL and draw(st.booleans())]]))
     if len(chosen) == 1 and draw(st.booleans()):
-        return chosen[0].schema, chosen[0].stored, chosen
+        return kind.schema, kind.stored, chosen
     return [kind.schema for kind in chosen], [kind.stored for kind in chosen], chosen
 
 
@@ -195,7 +191,12 @@ def files(draw: st.DrawFn, roles: dict[str, list[Kind]]) -> tuple[dict, list[lis
     names = draw(st.permutations(list(roles)))
     order = [list(roles).index(name) for name in names]
     found = [(_renamed(schema, n), _renamed(stored, n), kinds) for n, (schema, stored, kinds) in enumerate(found)]
-    others = [(None, None), ({"type": "map", "values": "string"}, {"k": "v"}), ("boolean", True)]
+    others = [
+        (None, None),
+        ({"type": "map", "values": "string"}, {"k": "v"}),
+        ("boolean", True),
+        (["int", "string"], "v"),
+    ]
     extra, value = draw(st.sampled_from([*others, (logical("bytes", "decimal"), b"\1")]))
     schema = [{"name": name, "type": found[place][0]} for name, place in zip(names, order, strict=True)]
     stored = [{"name": name, "type": found[place][1]} for name, place in zip(names, order, strict=True)]
@@ -300,6 +301,7 @@ OTHERS = [
     {"type": "array", "items": "string"},
     {"type": "map", "values": "long"},
     ["null", "string", "boolean"],
+    ["null", "long", "string"],
     {"type": "fixed", "name": "F", "size": 16},
     {"type": "fixed", "name": "F", "size": 12, "logicalType": "duration"},
     {"type": "fixed", "name": "F", "size": 15, "logicalType": "uuid"},

@@ -5,8 +5,7 @@
 
 l_1: the sum of |c_i - c_(s_i)|, with 0 for what is not returned; and how many items are returned. delta is 1e-6. Counts
 are unbounded where a mechanism bears it, bounded to 10 or 50 items per user, at random, for `restricted-normal`, and
-sums of weights of at most 1,000 items per user for `weighted-gaussian`, and for `restricted-normal` over the same
-sums, which is not offered.
+sums of weights of at most 1,000 items per user for `weighted-gaussian`.
 """
 
 from __future__ import annotations
@@ -98,8 +97,6 @@ def rows(pairs: Pairs, epsilon: float, wholes: list[int]) -> Iterator[tuple[str,
         yield f"weighted-gaussian m={whole}", ours(mechanism, sums)
         plain = partial(published.weighted_gaussian, whole, sums / UNIT, epsilon=epsilon, delta=DELTA, limit=LIMIT)
         yield IN_NUMPY, partial(partial, plain)
-        # It is proved of weights (tests/transforms/mechanisms/test_unknown_domain.py): m is then what a user moves.
-        yield f"restricted, weights m={whole}", ours(RestrictedNormal(epsilon, DELTA, whole, cap=UNIT), sums)
 
 
 def median_error(answer: Answer, counts: np.ndarray, k: int, draws: int) -> tuple[int, int]:

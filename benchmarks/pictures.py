@@ -26,7 +26,6 @@ import numpy as np
 
 from benchmarks.counts import FOLDER
 from benchmarks.hidden import DELTA, LIMIT, median_error, ours, pairs_of, sums_of
-from benchmarks.windows_per_user import commits
 from private_topk.transforms.mechanisms import (
     CdpPeeling,
     Mechanism,
@@ -76,8 +75,10 @@ def groups(figure: Any, draws: int) -> None:  # noqa: ANN401
 
 
 def amounts(figure: Any, draws: int) -> None:  # noqa: ANN401
-    needed(commits())
-    with gzip.open(FOLDER / "commits.csv.gz", "rt") as lines:
+    path = FOLDER / "commits.csv.gz"
+    if not path.exists():
+        raise SystemExit(f"the data folder has no {path.name}: set PRIVATE_TOPK_SHARED to the folder that holds data/")
+    with gzip.open(path, "rt") as lines:
         rows = [line.split(",")[:2] for line in lines.read().splitlines()[1:]]
     users, items = (np.unique(column, return_inverse=True)[1] for column in zip(*rows, strict=True))
     sums = np.zeros((users.max() + 1, items.max() + 1), np.int64)
@@ -158,14 +159,6 @@ def series(figure: Any, draws: int) -> None:  # noqa: ANN401
         numbers,
         (1, 2, 3, 5, 10, 20),
     )
-
-
-def needed(data: Any) -> Any:  # noqa: ANN401
-    if data is None:
-        raise SystemExit(
-            "the data folder has no commits.csv.gz: set PRIVATE_TOPK_SHARED to the folder that holds data/"
-        )
-    return data
 
 
 def finish(axes: Any, x_text: str, y_text: str, title: str, ticks: Sequence[float], y: Sequence[float] = ()) -> None:  # noqa: ANN401

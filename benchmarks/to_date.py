@@ -1,8 +1,7 @@
-"""Rankings to date beside plain windows: recall of the true top k so far, size of the noise, and time of a draw.
+"""Rankings to date beside plain windows: recall of the true top k so far, and size of the noise.
 
     python -m benchmarks.to_date                     # gowalla in 52 steps, games in 365: minutes
     python -m benchmarks.to_date --draws 1 --data gowalla
-    python -m benchmarks.to_date --time              # drawing 365 steps of 166,000 items
 
 k is 20, a user counts for at most 20 items, epsilon is 1 and delta 1e-6 for all steps together. Real users and their
 items come at random steps; with `--late`, items appear through the year, a quarter of them in each quarter. Recall is
@@ -13,8 +12,6 @@ over all steps, and one Gaussian ranking at that step alone with the whole budge
 from __future__ import annotations
 
 import argparse
-import resource
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -125,26 +122,12 @@ def recalls(name: str, draws: int, late: bool) -> None:
         )
 
 
-def timed(items: int, steps: int) -> None:
-    rng = np.random.default_rng(3)
-    new = [(np.sort(rng.choice(items, 2000, replace=False)), np.ones(2000, np.int64)) for _ in range(steps)]
-    series = replace(CorrelatedGaussian(EPSILON, DELTA, LIMIT), steps=steps)
-    draws, started = draws_of(steps, "time"), time.process_time()
-    series.series(NewCounts.of(new), range(items), K, draws)
-    spent, peak = time.process_time() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{items:,} items, {steps} steps: {spent:.1f} s of CPU, {peak:,.0f} MiB at most in this process")
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", action="append", choices=list(STEPS))
     parser.add_argument("--draws", type=int, default=4)
     parser.add_argument("--late", action="store_true", help="items appear through the year")
-    parser.add_argument("--time", action="store_true", help="only the time of a draw")
     asked = parser.parse_args(argv)
-    if asked.time:
-        timed(166_000, 365)
-        return
     for name in asked.data or STEPS:
         recalls(name, asked.draws, asked.late)
 

@@ -65,30 +65,11 @@ def measure(rows: int, arguments: argparse.Namespace) -> Run:
     """A run in a process of its own, whose ranking is looked at."""
     output = arguments.folder / "labels.jsonl"
     output.unlink(missing_ok=True)  # of another size, it would pass for what a run that failed has published
-    command = [
-        sys.executable,
-        "-m",
-        "private_topk",
-        "run",
-        "--input",
-        str(arguments.folder / f"labels-{rows}-*.parquet"),
-        "--unknown-domain",
-        "--mechanism",
-        "limit-domain",
-        "--k",
-        "10",
-        "--epsilon",
-        "1",
-        "--delta",
-        "1e-6",
-        "--output",
-        str(output),
-        "--overwrite",
-        "--quiet",
-    ]
+    place = [f"--input={arguments.folder}/labels-{rows}-*.parquet", f"--output={output}"]
+    asked = "--unknown-domain --mechanism limit-domain --k 10 --epsilon 1 --delta 1e-6 --overwrite --quiet".split()
     if arguments.max_items_per_user is not None:
-        command += ["--max-items-per-user", str(arguments.max_items_per_user)]
-    run = run_of(command)
+        asked.append(f"--max-items-per-user={arguments.max_items_per_user}")
+    run = run_of([sys.executable, "-m", "private_topk", "run", *place, *asked])
     items = [json.loads(line)["item"] for line in output.read_text().splitlines()]
     if not items or not all(str(item).startswith("planted") for item in items):
         raise SystemExit(f"of {rows:,} rows, got {items}")

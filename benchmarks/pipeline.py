@@ -89,19 +89,10 @@ def compare(form: str, cases: list[Case], arguments: argparse.Namespace) -> None
 
 
 def measure(case: Case, form: str, arguments: argparse.Namespace) -> Run:
-    words = [
-        "benchmarks.pipeline",
-        "--case",
-        case.name,
-        "--rows",
-        str(arguments.rows),
-        "--folder",
-        str(arguments.folder),
-        "--format",
-        form,
-    ]
+    rows, folder = arguments.rows, arguments.folder
+    words = ["benchmarks.pipeline", f"--case={case.name}", f"--rows={rows}", f"--folder={folder}", f"--format={form}"]
     if case.name == "ours":
-        words = ours(_pattern(arguments.folder, arguments.rows, form))
+        words = ours(_pattern(folder, rows, form))
     command = [sys.executable, "-m", *words]
     return run_of(command, case.confine)
 
@@ -138,23 +129,9 @@ def _floor(pattern: Path) -> None:
 
 def ours(pattern: Path) -> list[str]:
     """The command as it is called: nothing of the benchmark is loaded with it."""
-    return [
-        "private_topk",
-        "run",
-        "--input",
-        str(pattern),
-        "--domain",
-        str(pattern.parent / "domain.txt"),
-        "--mechanism",
-        "joint",
-        "--k",
-        "10",
-        "--epsilon",
-        "1",
-        "--output",
-        str(pattern.parent / "ranking.avro"),
-        "--overwrite",
-    ]
+    folder, asked = pattern.parent, "--mechanism joint --k 10 --epsilon 1 --overwrite".split()
+    place = [f"--input={pattern}", f"--domain={folder}/domain.txt", f"--output={folder}/ranking.avro"]
+    return ["private_topk", "run", *place, *asked]
 
 
 def _beam(pattern: Path) -> None:

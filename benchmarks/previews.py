@@ -48,32 +48,10 @@ def write_rows(counts: np.ndarray, path: Path) -> None:
 def drawn(folder: Path, counts: np.ndarray, mechanism: str) -> tuple[float, float]:
     """Recall and the share of right places of the 200 rankings of a run."""
     end, output = START + timedelta(days=WINDOWS), folder / f"{mechanism}.parquet"
-    status = private_topk(
-        [
-            "run",
-            "--input",
-            str(folder / "rows.parquet"),
-            "--domain",
-            str(folder / "items.txt"),
-            "--mechanism",
-            mechanism,
-            "--k",
-            str(K),
-            "--epsilon",
-            str(EPSILON),
-            "--window",
-            "1d",
-            "--from",
-            f"{START:%Y-%m-%d}",
-            "--to",
-            f"{end:%Y-%m-%d}",
-            "--output",
-            str(output),
-            "--overwrite",
-            "--quiet",
-            *(["--delta", str(DELTA)] if mechanism == "cdp-peeling" else []),
-        ]
-    )
+    place = [f"--input={folder}/rows.parquet", f"--domain={folder}/items.txt", f"--output={output}"]
+    asked = f"--mechanism {mechanism} --k {K} --epsilon {EPSILON} --window 1d --overwrite --quiet".split()
+    asked += [f"--from={START:%Y-%m-%d}", f"--to={end:%Y-%m-%d}"]
+    status = private_topk(["run", *place, *asked, *([f"--delta={DELTA}"] if mechanism == "cdp-peeling" else [])])
     assert status == 0
     got = counts[np.array(pq.read_table(output)["item"].to_pylist(), dtype=np.int64)].reshape(WINDOWS, K)
     top = np.sort(counts)[::-1][:K]

@@ -119,37 +119,12 @@ def measured(size: Size, folder: Path) -> tuple[float, float]:
     writer = multiprocessing.Process(target=_write, args=(size, folder))  # a child's peak begins at its parent's size
     writer.start()
     writer.join()
-    command = [
-        sys.executable,
-        "-m",
-        "private_topk",
-        "run",
-        "--quiet",
-        "--overwrite",
-        "--input",
-        str(folder / "scale.parquet"),
-        "--domain",
-        str(folder / "scale.txt"),
-        "--mechanism",
-        "joint",
-        "--k",
-        "10",
-        "--epsilon",
-        "1",
-        "--cores",
-        "1",
-        "--output",
-        str(folder / "scale.avro"),
-        "--shards",
-        str(size.shards),
-        "--from",
-        _moment(0),
-        "--to",
-        _moment(3600 * _HOURS),
-    ]
+    place = [f"--input={folder}/scale.parquet", f"--domain={folder}/scale.txt", f"--output={folder}/scale.avro"]
+    asked = f"--quiet --overwrite --mechanism joint --k 10 --epsilon 1 --cores 1 --shards {size.shards}".split()
+    asked += [f"--from={_moment(0)}", f"--to={_moment(3600 * _HOURS)}"]
     if size.windows > 1:
-        command += ["--window", f"{60 * _HOURS // size.windows}m"]
-    run = run_of(command)
+        asked.append(f"--window={60 * _HOURS // size.windows}m")
+    run = run_of([sys.executable, "-m", "private_topk", "run", *place, *asked])
     return run.cpu, run.peak
 
 

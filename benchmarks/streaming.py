@@ -67,36 +67,10 @@ def prepare(folder: Path, address: str, runner: str, start: int, end: int) -> li
     admin.create_topics([NewTopic("load", PARTITIONS, 1, config=settings)])["load"].result(30)
     (folder / "items.txt").write_text("".join(f"item {n}\n" for n in range(ITEMS)))
     (folder / "key").write_text("a key of the benchmarks, which is no secret\n")
-    return [
-        sys.executable,
-        "-m",
-        "private_topk",
-        "stream",
-        "--input",
-        f"kafka://{address}/load",
-        "--domain",
-        f"{folder}/items.txt",
-        "--mechanism",
-        "joint",
-        "--k",
-        "10",
-        "--epsilon",
-        "1",
-        "--window",
-        f"{WINDOW}s",
-        "--from",
-        _iso(start),
-        "--to",
-        _iso(end),
-        "--release-key",
-        f"file:{folder}/key",
-        "--release-id",
-        "load",
-        "--output",
-        f"{folder}/rankings",
-        "--runner",
-        runner,
-    ]
+    place = [f"--input=kafka://{address}/load", f"--domain={folder}/items.txt", f"--output={folder}/rankings"]
+    asked = f"--mechanism joint --k 10 --epsilon 1 --window {WINDOW}s --release-id load --runner {runner}".split()
+    asked += [f"--from={_iso(start)}", f"--to={_iso(end)}", f"--release-key=file:{folder}/key"]
+    return [sys.executable, "-m", "private_topk", "stream", *place, *asked]
 
 
 def run(folder: Path, address: str, arguments: argparse.Namespace, beam_arguments: list[str]) -> None:
@@ -120,16 +94,7 @@ def run(folder: Path, address: str, arguments: argparse.Namespace, beam_argument
 
 def send(address: str, rate: int, end: int, sent: list[int]) -> None:
     """A batch every second, until the end. What could not be sent in its second is sent late, and shows as lag."""
-    producer = make_producer(address)
-    while (now := time.time()) < end:
-        send_second(producer, now, rate, len(sent))
-        sent.append(rate)
-        time.sleep(max(0.0, now + 1 - time.time()))
-    producer.flush(60)
-
-
-def make_producer(address: str) -> Producer:
-    return Producer(
+    producer = Producer(
         {
             "bootstrap.servers": address,
             "linger.ms": 50,
@@ -137,6 +102,11 @@ def make_producer(address: str) -> Producer:
             "compression.type": "lz4",
         }
     )
+    while (now := time.time()) < end:
+        send_second(producer, now, rate, len(sent))
+        sent.append(rate)
+        time.sleep(max(0.0, now + 1 - time.time()))
+    producer.flush(60)
 
 
 def send_second(producer: Producer, at: float, rate: int, seed: int) -> None:

@@ -2,16 +2,15 @@
 
     python -m benchmarks.regret                       # a few CPU minutes on the data folder; the tables of results
     python -m benchmarks.regret --only listed --draws 40
-    python -m benchmarks.regret --only short          # lists of 25 to 2,000 items
     python -m benchmarks.regret --only bounded        # users with a bound on their items, whom weights can bend
 
 Regret: the recall of the best mechanism in hindsight, in the mean of some draws, less that of the one taken; in points,
 over all data, k and epsilon. The best of noisy means is too high: some tenths of a point are not the rule's.
 
 listed: the items are public; without a delta, and with 1e-6. Either a sequence is wanted, and only mechanisms that give
-one count; or a set, and all do. short: a sequence of the most frequent items, which are public; delta 1e-6. unlisted:
-the items are not public, delta 1e-6. bounded: users and their items, of each at most so many at random; all users of
-games and gowalla, and a tenth of them; delta 1e-6. Recall is of the top k without the bound.
+one count; or a set, and all do. unlisted: the items are not public, delta 1e-6. bounded: users and their items, of each
+at most so many at random; all users of games and gowalla, and a tenth of them; delta 1e-6. Recall is of the top k
+without the bound.
 """
 
 from __future__ import annotations
@@ -52,8 +51,6 @@ PURE = ("joint", "canonical", "peeling", "pnf-peeling", "oneshot")
 LISTED = (*PURE, "cdp-peeling")
 UNLISTED = ("limit-domain", "top-stable", "restricted-gumbel", "restricted-pnf", "restricted-laplace")
 OF_BOUNDED = ("oneshot", "laplace", "cdp-peeling", "gaussian", "weighted-order")
-SHORT, FIRST = (25, 78, 300, 2000), " first "
-OF_SHORT = ("peeling", "oneshot", "laplace", "cdp-peeling", "gaussian")
 WITH_COUNTS = " with its counts"
 """Behind the name of a mechanism: the counts that it draws by come out too."""
 UNLISTED_OF_BOUNDED = (
@@ -66,7 +63,7 @@ UNLISTED_OF_BOUNDED = (
 )
 BOUNDS, PARTS = (5, 20, 100, 1000), (1.0, 0.1)
 SETS = ("canonical", "top-stable")
-PARTS_OF_A_RUN = ["listed", "unlisted", "short", "bounded"]
+PARTS_OF_A_RUN = ["listed", "unlisted", "bounded"]
 
 Cell = tuple[str, int, float]
 """Data, k and epsilon."""
@@ -144,9 +141,7 @@ def of_bounded(ks: list[int], epsilons: list[float], draws: int) -> None:
 
 @cache
 def counts(data: str) -> np.ndarray:
-    name, _, most = data.partition(FIRST)
-    found = load(name).astype(np.int64)
-    return np.sort(found)[::-1][: int(most)] if most else found
+    return load(data).astype(np.int64)
 
 
 @cache
@@ -205,9 +200,6 @@ def main() -> None:
             table(f"a sequence, {title}", cells, ordered, {"choose": by_rule(ordered)}, recalls)
     if "unlisted" in parts:
         table("unlisted items", cells, UNLISTED, {"choose": by_rule(UNLISTED)}, recalls)
-    if "short" in parts:
-        few = [(f"{data}{FIRST}{most}", k, epsilon) for (data, k, epsilon) in cells for most in SHORT if k < most]
-        table("a sequence of a short list, with a delta", few, OF_SHORT, {"choose": by_rule(OF_SHORT)}, recalls)
     if "bounded" in parts:
         of_bounded(arguments.k, arguments.epsilon, arguments.draws)
 

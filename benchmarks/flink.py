@@ -47,10 +47,13 @@ def compare(arguments: argparse.Namespace, cluster: Cluster) -> None:
     print("        rows  case            wall s    cpu s  largest MiB  all MiB")
     arguments.folder.mkdir(parents=True, exist_ok=True)
     (arguments.folder / "domain.txt").write_text("\n".join(items()) + "\n")
+    key = arguments.folder / "key"
+    key.write_text("a key of the benchmarks, which is no secret\n")
     servers = [process.pid for process in cluster.processes.values()]
     for rows in map(int, arguments.rows.split(",")):
         write_plays(arguments.folder, rows)
         command = [sys.executable, "-m", *ours(arguments.folder / f"plays-{rows}-*.avro"), "--quiet"]
+        command += [f"--release-key=file:{key}", f"--release-id={rows}"]
         cases: dict[str, tuple[list[str], list[int]]] = {"direct": ([], [])}
         for parallelism in arguments.parallelism.split(","):
             place = ["--runner", "flink", *cluster.words(), "--parallelism", parallelism]

@@ -61,9 +61,8 @@ def ends(megabytes: int, arguments: argparse.Namespace) -> str:
             )
             assert_that(sizes, equal_to([element * number]))
             began = time.perf_counter()
-            job = pipeline.run()
-            job.wait_until_finish(int(arguments.patience * 1000))
-            return f"{job.state} after {time.perf_counter() - began:.0f} s"
+            state = pipeline.run().wait_until_finish(int(arguments.patience * 1000))
+            return f"{state} after {time.perf_counter() - began:.0f} s"
         except RuntimeError as error:
             return f"failed: {str(error)[-200:]}"
         finally:

@@ -33,7 +33,6 @@ MAX_ROWS = 1 << 16
 _MAX_CELLS = 1 << 20
 _ROWS_AT_HAND = 1 << 21
 _BITS_AT_HAND = 17
-_MAX_SORTED_ROWS = 1 << 12  # windows with more rows are cheaper to treat one by one than to sort
 
 
 @dataclass(frozen=True)
@@ -277,47 +276,21 @@ def largest(table: pa.Table, keep: int | None) -> pa.RecordBatch:
 
     The order of labels is public and fixed, so which of two tied items is kept does not tell whose rows came first.
     """
-    rows = _largest_by_window(table, keep) if "window" in table.schema.names else _largest(table, keep)
+    order = [("count", "descending"), ("item", "ascending")]
+    if "window" in table.schema.names:
+        rows = _largest_by_window(table, keep, order)
+    elif keep is not None and len(table) > keep:
+        rows = table.take(pc.select_k_unstable(table, keep, order))
+    else:
+        rows = table.sort_by(order)
     return joined(rows.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)])
 
 
-def _largest(table: pa.Table, keep: int | None) -> pa.Table:
-    if keep is not None and len(table) > keep:
-        table = _head(table, keep)
-    return table.sort_by([("count", "descending"), ("item", "ascending")])
-
-
-def _head(table: pa.Table, keep: int) -> pa.Table:
-    """The rows of the `keep` largest counts, in no order. Cost: O(n log keep), however many are tied."""
-    counts = table["count"].to_numpy()
-    cut = np.partition(counts, len(counts) - keep)[len(counts) - keep]
-    above, equal = table.filter(pa.array(counts > cut)), table.filter(pa.array(counts == cut))
-    first = pc.select_k_unstable(equal["item"], keep - len(above), [("item", "ascending")])
-    return pa.concat_tables([above, equal.take(first)])
-
-
-def _largest_by_window(table: pa.Table, keep: int | None) -> pa.Table:
-    if keep is not None:
-        table = _heads(table, keep)
-    table = table.sort_by([("window", "ascending"), ("count", "descending"), ("item", "ascending")])
-    if keep is None:
-        return table
+def _largest_by_window(table: pa.Table, keep: int | None, order: list[tuple[str, str]]) -> pa.Table:
+    if keep is not None:  # sorting labels is slow: those of counts that are too small drop out before
+        near = pl.col("count") >= pl.col("count").top_k(keep).min().over("window")
+        table = table.filter(pl.DataFrame(table.drop_columns("item")).select(near).to_series().to_arrow())
+    table = table.sort_by([("window", "ascending"), *order])
     windows = table["window"].to_numpy()
     place = np.arange(len(windows)) - np.searchsorted(windows, windows)
-    return table.filter(pa.array(place < keep))
-
-
-def _heads(table: pa.Table, keep: int) -> pa.Table:
-    """The rows of every window, but only the `keep` largest counts of windows with many: sorting labels is slow."""
-    windows = table["window"].to_numpy()
-    if len(windows) <= max(keep, _MAX_SORTED_ROWS):
-        return table
-    order = np.argsort(windows, kind="stable")
-    numbers, starts, sizes = np.unique(windows[order], return_index=True, return_counts=True)
-    many = sizes > max(keep, _MAX_SORTED_ROWS)
-    if not many.any():
-        return table
-    heads = [table.filter(pa.array(~np.isin(windows, numbers[many])))]
-    for start, size in zip(starts[many].tolist(), sizes[many].tolist(), strict=True):
-        heads.append(_head(table.take(pa.array(order[start : start + size])), keep))
-    return pa.concat_tables(heads)
+    return table if keep is None else table.filter(pa.array(place < keep))

@@ -43,11 +43,9 @@ def test_totals_below_the_least_are_dropped_but_for_listed_items(windows: int) -
         assert left.counts == fingerprint.of(totals)
 
 
-@pytest.mark.parametrize("many", [0, 5, 1 << 12])
 @pytest.mark.parametrize("keep", [None, 1, 4, 30])
-def test_the_largest_of_every_window(keep: int | None, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Windows of no row to thirty, cut one by one or sorted all together."""
-    monkeypatch.setattr(combine, "_MAX_SORTED_ROWS", many)
+def test_the_largest_of_every_window(keep: int | None) -> None:
+    """Windows of no row to thirty."""
     draw = random.Random(3)
     for _ in range(50):
         rows = [

@@ -50,18 +50,29 @@ class BoundContributions(beam.PTransform):
 
     def __init__(self, spec: TopK, key: ReleaseKey, plan: ExecutionPlan) -> None:
         super().__init__()
-        self._user_shards = plan.user_shards
-        counter = ShardCounter(UserShard.of(spec, plan.partitioning, key), plan.partitioning, key)
-        self._empty = counter.user_shard.no_rows()
-        self._gather = _GATHERINGS[plan.gathering](counter, plan.cores)
+        self._counter = ShardCounter(UserShard.of(spec, plan.partitioning, key), plan.partitioning, key)
+        self._plan = plan
+        self._shuffle = InProcessShuffle() if plan.gathering == "by reference" else None
 
     def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
         rows, windows = inputs
         none = windows | "Start every user shard" >> flat_map(
-            _no_rows, self._user_shards, self._empty
+            _no_rows, self._plan.user_shards, self._counter.user_shard.no_rows()
         ).with_output_types(UserRows)
         # (user shard, rows)  ->  (item shard, partial counts or receipt)
-        return (rows, none) | self._gather
+        if self._plan.gathering == "stateful":
+            count = beam.ParDo(CountOnArrivalDoFn(self._counter)).with_output_types(KeyedCounts)
+            return (rows, none) | "With every user shard" >> beam.Flatten() | "Bound and count" >> count
+        shuffle = None
+        if self._shuffle is not None:  # the runner groups numbers only; the rows they stand for stay in this process
+            rows |= "Keep rows here" >> PutIn(self._shuffle)
+            none |= "Keep empty user shards here" >> PutIn(self._shuffle)
+            shuffle = self._shuffle.name
+        count = beam.ParDo(_CountDoFn(self._counter, self._plan.cores, shuffle)).with_output_types(KeyedCounts)
+        grouped = (
+            (rows, none) | "With every user shard" >> beam.Flatten() | "Gather each user's rows" >> beam.GroupByKey()
+        )
+        return grouped | "Bound and count" >> count
 
 
 def _no_rows(_: int, shards: int, empty: pa.RecordBatch) -> Iterator[UserRows]:
@@ -96,52 +107,6 @@ def _noted(pieces: Iterable[pa.RecordBatch], received: list[Receipt]) -> Iterato
     for piece in pieces:
         received.append(Receipt.of_piece(piece))
         yield piece
-
-
-class _Grouped(beam.PTransform):
-    """The rows of a user shard are grouped by the runner."""
-
-    def __init__(self, counter: ShardCounter, cores: int) -> None:
-        super().__init__()
-        self._count = _CountDoFn(counter, cores)
-
-    def expand(self, rows: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
-        return (
-            rows
-            | "With every user shard" >> beam.Flatten()
-            | "Gather each user's rows" >> beam.GroupByKey()
-            | "Bound and count" >> beam.ParDo(self._count).with_output_types(KeyedCounts)
-        )
-
-
-class _ByReference(_Grouped):
-    """The runner groups numbers only; the rows they stand for stay in this process."""
-
-    def __init__(self, counter: ShardCounter, cores: int) -> None:
-        super().__init__(counter, cores)
-        self._shuffle = InProcessShuffle()
-        self._count = _CountDoFn(counter, cores, self._shuffle.name)
-
-    def expand(self, rows: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
-        names = ("Keep rows here", "Keep empty user shards here")
-        return super().expand(
-            tuple(each | name >> PutIn(self._shuffle) for each, name in zip(rows, names, strict=True))
-        )
-
-
-class _Stateful(beam.PTransform):
-    """The rows of a user shard are deduplicated as they arrive, and counted by a timer."""
-
-    def __init__(self, counter: ShardCounter, cores: int) -> None:
-        super().__init__()
-        self._count = CountOnArrivalDoFn(counter)
-
-    def expand(self, rows: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
-        count = beam.ParDo(self._count).with_output_types(KeyedCounts)
-        return rows | "With every user shard" >> beam.Flatten() | "Bound and count" >> count
-
-
-_GATHERINGS = {"grouped": _Grouped, "by reference": _ByReference, "stateful": _Stateful}
 
 
 @crosses

@@ -16,7 +16,7 @@ from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.transforms.window import FixedWindows, IntervalWindow
 
-from private_topk.transforms import PrivateTopK, combine, contributions
+from private_topk.transforms import PrivateTopK, combine, contributions, top_k
 from private_topk.transforms.assign_windows import SplitDoFn, _NumberDoFn, beam_windows
 from private_topk.transforms.columnar import make_block, make_table
 from private_topk.transforms.combine import Combiner, CountedCoder, KeyedCounts, PartialCounts
@@ -375,16 +375,18 @@ class TestNoRankingComesOut:
         sentence: str,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        class Lost(contributions._Grouped):
-            def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
-                shard, what = lost
-                kept = [
-                    each if what not in (name, "both") else each | name >> beam.Filter(lambda its: its[0] != shard)
-                    for each, name in zip(inputs, ("rows", "starts"), strict=True)
-                ]
-                return super().expand((kept[0], kept[1]))
+        shard, what = lost
 
-        monkeypatch.setitem(contributions._GATHERINGS, "grouped", Lost)
+        class Lost(contributions.BoundContributions):
+            def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
+                return super().expand((inputs[0] | beam.Filter(lambda its: its[0] != shard), inputs[1]))
+
+        if what in ("rows", "both"):
+            monkeypatch.setattr(top_k, "BoundContributions", Lost)
+        if what in ("starts", "both"):
+            starts = contributions._no_rows
+            some = lambda *given: [its for its in starts(*given) if its[0] != shard]  # noqa: E731
+            monkeypatch.setattr(contributions, "_no_rows", some)
         with pytest.raises(Exception, match=sentence):
             batch(rows, period_of("whole"))
         assert Collect.found["batch"] == []

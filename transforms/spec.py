@@ -310,8 +310,7 @@ class TopK:
         budget = self.publish_counts
         if not isinstance(budget, CountBudget):
             return DrawnRanks(ranks)
-        values, places = histogram.ranked(ranks).values, np.arange(len(ranks))
-        noisy = publish_counts(values, places, bits, budget.epsilon, budget.delta or None, *self._moves())
+        noisy = publish_counts(histogram.counts_at(ranks), np.arange(len(ranks)), bits, budget.epsilon, budget.delta or None, *self._moves())
         return DrawnRanks(ranks, self._shown(budget, noisy), self.noise(len(ranks)))
 
     def counts_of_step(

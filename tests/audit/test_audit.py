@@ -67,7 +67,7 @@ def test_noise_that_follows_the_answer_is_seen(monkeypatch: pytest.MonkeyPatch) 
         drawn = real(self, histogram, *rest)
         assert drawn.noisy_counts is not None
         noisy = np.array(drawn.noisy_counts)
-        noise = noisy - histogram.ranked(drawn.ranks).values
+        noise = noisy - histogram.counts_at(drawn.ranks)
         return drawn._replace(noisy_counts=tuple((noisy - noise % 4 + drawn.ranks[0] % 4).tolist()))
 
     monkeypatch.setattr(spec.TopK, "draw", following)

@@ -20,7 +20,6 @@ from private_topk.transforms.mechanisms.exact.histogram import (
     Histogram,
     IndexedCounts,
     Indices,
-    RankedItems,
     check_counts,
 )
 from private_topk.transforms.mechanisms.exact.series import NewCounts, TopOfStep
@@ -283,16 +282,12 @@ class Prepared:
     histogram: Histogram
     _samplers: dict[int, Callable[[Draw], Indices]] = field(default_factory=dict, repr=False)
 
-    def __call__(self, k: int, bits: RandomBits) -> RankedItems:
-        """Draw an answer: the count of each item, and its number among the items with that count.
+    def ranks(self, k: int, bits: RandomBits) -> Indices:
+        """Draw an answer, as ranks.
 
         A sequence comes in rank order. So does a set: the caller must put its items into a public order before anybody
         sees them.
         """
-        return self.histogram.ranked(self.ranks(k, bits))
-
-    def ranks(self, k: int, bits: RandomBits) -> Indices:
-        """The same answer as ranks."""
         k = check_k(k, self.histogram.items, self.mechanism.guarantee.domain)
         if not isinstance(bits, RandomBits):
             raise InvalidArgument("bits", "must be RandomBits", "use RandomBits.fresh() or RandomBits.keyed(key)")

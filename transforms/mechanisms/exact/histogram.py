@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -48,13 +47,6 @@ def check_counts(counts: ArrayLike, domain: str = "public") -> NDArray[np.int64]
     if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
         raise InvalidArgument("counts", "must be below 2**63")
     return array.astype(np.int64, copy=False)
-
-
-class RankedItems(NamedTuple):
-    """Drawn items, as the count of each and its number among the items with that count, from 0; shape (n,) both."""
-
-    values: Indices
-    numbers: Indices
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,19 +143,9 @@ class Histogram:
         """How many items have each of the given counts or more, same shape."""
         return self._from_least[np.searchsorted(self._rising, counts, "left")]
 
-    def more_than(self, counts: Indices) -> Indices:
-        """How many items have more than each of the given counts, same shape."""
-        most = np.iinfo(np.int64).max
-        return np.where(counts == most, 0, self.at_least(np.minimum(counts, most - 1) + 1))
-
     def places(self, ranks: Indices) -> Indices:
         """The places of their values, same shape."""
         return np.searchsorted(self.ends, ranks, "right")
-
-    def ranked(self, ranks: Indices) -> RankedItems:
-        """What the ranks stand for."""
-        values = self.counts_at(ranks)
-        return RankedItems(values, ranks - self.more_than(values))
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,9 +38,31 @@ Pairs = tuple[pa.Array, pa.Array]
 """(n,) groups and (n,) items: one pair for each item of a group's list."""
 
 
+class _AnyDomain:
+    """What domains have in common, but for those that say otherwise."""
+
+    sparse: ClassVar[bool] = False
+    """Few of the items are held, however many there are."""
+
+    def prepare(self) -> None:
+        """Make what the first block needs, once per process."""
+
+    def holds_integers(self) -> bool:
+        """Whether all items that are known are integers of 64 bits."""
+        return True
+
+    def has_digits(self) -> bool:
+        """Whether an item may be a whole number, so that rows of nothing else can count."""
+        return True
+
+    def of_groups(self, groups: PublicDomain | None, k: int) -> tuple[_AnyDomain, PublicDomain | None]:
+        """This domain where these groups are ranked, and which they are. Raises InvalidArgument."""
+        return self, groups
+
+
 @by_signature
 @dataclass(frozen=True)
-class UnknownDomain:
+class UnknownDomain(_AnyDomain):
     """The items are not known beforehand: only (epsilon, delta) mechanisms that hide which exist can rank them.
 
     Args:
@@ -51,7 +73,6 @@ class UnknownDomain:
 
     identity_tag: ClassVar[str] = "unknown-domain"
     is_public: ClassVar[Literal[False]] = False
-    sparse: ClassVar[Literal[False]] = False
     size: ClassVar[int] = 0
 
     catalogue: PublicDomain | None = field(default=None, metadata={"omit_if_default": True})
@@ -65,24 +86,12 @@ class UnknownDomain:
                 )
             object.__setattr__(self, "catalogue", listed)
 
-    def prepare(self) -> None:
-        """Make what the first block needs, once per process."""
-
     def known(self, items: pa.Array, groups: Codes | None = None) -> Known:
         """Every item can be ranked, and is counted by its label."""
         return np.ones(len(items), bool), items
 
     def holds_integers(self) -> bool:
-        """Whether no item is anything but an integer, if the rows have nothing else."""
         return self.catalogue is None or self.catalogue.holds_integers()
-
-    def has_digits(self) -> bool:
-        """True: every item can be ranked."""
-        return True
-
-    def of_groups(self, groups: PublicDomain | None, k: int) -> tuple[UnknownDomain, PublicDomain | None]:
-        """This domain where these groups are ranked, and which they are."""
-        return self, groups
 
     def describe(self) -> dict[str, object]:
         return {"kind": "unknown"} | ({} if self.catalogue is None else {"catalogue": self.catalogue.describe()})
@@ -95,7 +104,7 @@ class UnknownDomain:
 
 @partial(by_signature, elsewhere={"digest": "a list of items becomes a domain by PublicDomain.of(items)"})
 @dataclass(frozen=True)
-class PublicDomain:
+class PublicDomain(_AnyDomain):
     """A list of items that is public knowledge. Items that nobody holds belong to it, with a count of zero.
 
     The list must not come from the data: an item that appears because somebody holds it tells that somebody does.
@@ -107,7 +116,6 @@ class PublicDomain:
 
     identity_tag: ClassVar[str] = "public-domain"
     is_public: ClassVar[Literal[True]] = True
-    sparse: ClassVar[Literal[False]] = False
 
     load: Callable[[], pa.Array] = field(
         repr=False, compare=False, metadata={"not_in_fingerprint": "the digest names the items"}
@@ -135,7 +143,6 @@ class PublicDomain:
         return DomainIndex(labels)
 
     def prepare(self) -> None:
-        """Make what the first block needs, once per process."""
         self.index()
 
     def encode(self, items: pa.Array, groups: Codes | None = None) -> Codes:
@@ -159,16 +166,10 @@ class PublicDomain:
         return self.index().labels
 
     def holds_integers(self) -> bool:
-        """Whether all items are integers of 64 bits."""
         return are_integers(self.index().labels)
 
     def has_digits(self) -> bool:
-        """Whether an item is a whole number, so that rows of nothing else can count."""
         return has_digits(self.index().labels)
-
-    def of_groups(self, groups: PublicDomain | None, k: int) -> tuple[PublicDomain, PublicDomain | None]:
-        """This domain where these groups are ranked, and which they are. Raises InvalidArgument."""
-        return self, groups
 
     def describe(self) -> dict[str, object]:
         return {"kind": "public", "size": self.size, "sha256": self.digest}
@@ -180,7 +181,7 @@ class PublicDomain:
 
 @by_signature
 @dataclass(frozen=True)
-class RangeDomain:
+class RangeDomain(_AnyDomain):
     """The consecutive integers start, ..., stop - 1, which are public knowledge: ids, postal codes, IPv4 addresses.
 
     No worker holds a list of them, so it may be large. An item belongs to it if it is written as Python writes an
@@ -192,8 +193,7 @@ class RangeDomain:
 
     identity_tag: ClassVar[str] = "range-domain"
     is_public: ClassVar[Literal[True]] = True
-    sparse: ClassVar[Literal[True]] = True
-    """Few of the items are held, however many there are."""
+    sparse: ClassVar[bool] = True
     LONGEST: ClassVar[int] = 1 << 40
 
     start: int
@@ -227,9 +227,6 @@ class RangeDomain:
         """How many items there are."""
         return self.stop - self.start
 
-    def prepare(self) -> None:
-        """Make what the first block needs, once per process."""
-
     def encode(self, items: pa.Array, groups: Codes | None = None) -> Codes:
         """The code of every item, -1 for those outside the domain, which is the same for all groups."""
         values, integer = as_integers(items)
@@ -250,18 +247,6 @@ class RangeDomain:
     def spellings(self) -> pa.Array | None:
         """None: an integer has one spelling."""
         return None
-
-    def holds_integers(self) -> bool:
-        """True."""
-        return True
-
-    def has_digits(self) -> bool:
-        """True."""
-        return True
-
-    def of_groups(self, groups: PublicDomain | None, k: int) -> tuple[RangeDomain, PublicDomain | None]:
-        """This domain where these groups are ranked, and which they are."""
-        return self, groups
 
     def describe(self) -> dict[str, object]:
         return {"kind": "range", "start": self.start, "stop": self.stop}

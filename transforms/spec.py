@@ -310,7 +310,8 @@ class TopK:
         budget = self.publish_counts
         if not isinstance(budget, CountBudget):
             return DrawnRanks(ranks)
-        noisy = publish_counts(histogram.counts_at(ranks), np.arange(len(ranks)), bits, budget.epsilon, budget.delta or None, *self._moves())
+        exact, places = histogram.counts_at(ranks), np.arange(len(ranks))
+        noisy = publish_counts(exact, places, bits, budget.epsilon, budget.delta or None, *self._moves())
         return DrawnRanks(ranks, self._shown(budget, noisy), self.noise(len(ranks)))
 
     def counts_of_step(

@@ -128,7 +128,7 @@ def check_parameter(name: str, value: Any, kind: Kind | None = None) -> Any:  # 
     if rule is None and kind == "fraction" and not isinstance(value, bool):
         with suppress(ValueError, ZeroDivisionError):  # what is no number is for the mechanism to refuse
             return Fraction(str(value))
-    if rule is None or value is None and rule is _whole:
+    if rule is None or value is None and name in _OPTIONAL:
         return value
     if isinstance(value, Decimal) and value.is_finite():
         value = decimal(str(value))
@@ -180,9 +180,12 @@ _RULES = {
     "beta": _probability,
     "max_items_per_user": _whole,
     "max_windows_per_user": _whole,
+    "groups_per_user": _whole,
+    "whole_items": _whole,
     "cap": _whole,
     "kbar": _whole,
     "epsilon_r": _positive,
     "delta_r": _probability,
 }
 """Rules of the parameters that several mechanisms share; a mechanism checks its own ones in `__post_init__`."""
+_OPTIONAL = ("max_items_per_user", "max_windows_per_user", "kbar")

@@ -20,6 +20,7 @@ from private_topk.transforms.mechanisms.exact.accounting import (
     squared_order_sensitivity,
 )
 from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.count_noise import as_int64, rounded
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.exact.noise import (
     COUNT_ERROR,
@@ -55,18 +56,6 @@ _UNSEEN = 64
 _MAX_ITEMS = 1_000_000
 
 
-def checked_items(name: str, whole: object, most: int) -> int:
-    """How many items count wholly, as an int.
-
-    Raises InvalidArgument for any other, and for a bound that is too large.
-    """
-    if isinstance(whole, bool) or not isinstance(whole, int | np.integer) or whole < 1:
-        raise InvalidArgument("whole_items", f"must be a whole number of at least 1, got {whole!r}")
-    if most > _MAX_ITEMS:
-        raise InvalidArgument("max_items_per_user", f"must be at most {_MAX_ITEMS} for {name}")
-    return int(whole)
-
-
 @dataclass(frozen=True)
 class Weighted(Mechanism):
     """A mechanism over sums of weights, in units of 2**-16, that gives noise in l_2 and has a delta.
@@ -92,8 +81,8 @@ class Weighted(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole = checked_items(self.about.name, self.whole_items, self.max_items_per_user)
-        object.__setattr__(self, "whole_items", whole)
+        if self.max_items_per_user > _MAX_ITEMS:
+            raise InvalidArgument("max_items_per_user", f"must be at most {_MAX_ITEMS} for {self.about.name}")
 
     @property
     def whole(self) -> int:
@@ -108,11 +97,6 @@ class WeightedOrder(Weighted, NoisyOrder):
     A user with t items, at most L = `max_items_per_user`, adds w(t) = min(1, sqrt(m / t)) to each of them, m =
     `whole_items` or L, whichever is less, rounded down to multiples of 2**-16. The counts that this mechanism is given
     are such sums in units of 2**-16, not numbers of users.
-
-    Args:
-        epsilon, delta: of one release.
-        max_items_per_user: L, which whoever adds up must have enforced.
-        whole_items: m. A larger one bends the order less and needs more noise.
 
     Guarantee: as for `gaussian` an order tells only what is orthogonal to (1, ..., 1). A user who is added or removed
     reaches that part as far as t w(t)**2 (1 - t / d), squared: t (1 - t / d) up to m items, and at most m (1 - t / d)
@@ -164,11 +148,6 @@ class WeightedGaussian(Weighted):
     above T, at most k of them, the largest first. The counts that this mechanism is given are such sums in units of
     2**-16, not numbers of users. Items of a public list come out whatever their sum is, if they are among the k largest
     of all that may.
-
-    Args:
-        epsilon, delta: of one release.
-        max_items_per_user: L, which whoever adds up must have enforced.
-        whole_items: m. A larger one bends the order less and needs more noise.
 
     Guarantee: let H(u) be the delta, at epsilon, of noise of standard deviation s at an l_2 distance of sqrt(u) (Balle
     & Wang 2018, exact). s is the least for which H(M) is at most delta_1, M = m, or 2 m under "replace-one"; and T =
@@ -279,15 +258,14 @@ class WeightedGaussian(Weighted):
 
         def hundredths(total: int, rank: int) -> int:
             score = noisy_score(total, scale, noise_real(draw, 0, rank, "gaussian"))
-            return floor(lambda: score() * ball(unit) + arb(0.5))
+            return rounded(lambda: score() * ball(unit))
 
         noise = standard_noise(int(ranks.max(initial=-1)) + 1, "gaussian", draw)[ranks]
         about = noise * float(unit) + sums * (_HUNDREDTHS / UNIT)
         error = np.abs(about) * COUNT_ERROR + 2 * NOISE_ERROR * float(unit)
         low, high = np.floor(about - error + 0.5), np.floor(about + error + 0.5)
         each = zip(low.tolist(), high.tolist(), sums.tolist(), ranks.tolist(), strict=True)
-        rounded = [int(least) if least == most else hundredths(total, rank) for least, most, total, rank in each]
-        return np.clip(np.array(rounded, object), -(2**63), 2**63 - 1).astype(np.int64)
+        return as_int64([int(least) if least == most else hundredths(total, rank) for least, most, total, rank in each])
 
     def _bar(self) -> int:
         return _highest(self.whole, self.max_items_per_user, self.scale(), self.deltas()[1])

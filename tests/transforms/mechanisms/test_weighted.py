@@ -63,7 +63,7 @@ def test_no_more_items_count_wholly_than_a_user_may_have(kind: type[Weighted]) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("whole", [0, -1, 1.5, True, "20"])
+@pytest.mark.parametrize("whole", [0, -1, 1.5, True, "20", None])
 def test_an_invalid_number_of_whole_items_is_refused(kind: type[Weighted], whole: object) -> None:
     with refused("whole_items", "must be a whole number of at least 1"):
         kind(1.0, 1e-6, 50, whole_items=whole)

@@ -85,10 +85,7 @@ class Groups:
             object.__setattr__(self, "labels", PublicDomain.of(given))
         except InvalidArgument as error:
             raise InvalidArgument("groups", error.rule, error.remedy) from None
-        try:
-            object.__setattr__(self, "per_user", check_parameter("max_items_per_user", self.per_user))
-        except InvalidArgument as error:
-            raise InvalidArgument("groups_per_user", error.rule) from None
+        object.__setattr__(self, "per_user", check_parameter("groups_per_user", self.per_user))
         # In whatever case: whoever reads the rankings would take `Overall` for that of all rows.
         if self.overall and pc.any(pc.equal(pc.utf8_lower(self.labels.index().labels), self._overall)).as_py():
             raise InvalidArgument(
@@ -140,34 +137,25 @@ def first_groups(users: Words, steps: Codes, groups: Codes, per_user: int) -> np
     Args:
         users: words of the users for this choice.
         steps: of the rows.
-
-    Cost: two sorts.
     """
-    order = np.lexsort((steps, groups, users))
-    user, group = users[order], groups[order]
-    fresh = np.append(True, (user[1:] != user[:-1]) | (group[1:] != group[:-1]))[: len(user)]
-    user, group, step = user[fresh], group[fresh], steps[order][fresh]
-    by_step = np.lexsort((group, mix(user ^ mix(group.astype(np.uint64))), step, user))
-    kept = np.zeros(len(user), bool)
-    kept[by_step[_places(user[by_step]) < per_user]] = True
-    found = np.empty(len(users), bool)
-    found[order] = np.repeat(kept, np.diff(np.append(np.flatnonzero(fresh), len(users))))
-    return found
-
-
-def _places(sorted_values: np.ndarray) -> Codes:
-    """The place of every value among those equal to it."""
-    return np.arange(len(sorted_values)) - np.searchsorted(sorted_values, sorted_values)
+    return _in_least(users, np.zeros(len(users), np.int64), groups, steps, np.minimum, per_user)
 
 
 def chosen(users: Words, windows: Codes, groups: Codes, rows: Codes, per_user: int) -> np.ndarray:
-    """Which rows are in a group that their user counts in, (n,) of bool.
+    """Which rows are in a group that their user counts in, (n,) of bool: in each window one of those of most rows.
 
     Args:
         users: words of the users for this choice, which break ties.
         rows: how many rows each stands for, at least 1.
+    """
+    return _in_least(users, windows, groups, -rows, np.add, per_user)
 
-    Cost: two sorts.
+
+def _in_least(
+    users: Words, windows: Codes, groups: Codes, given: Codes, together: np.ufunc, per_user: int
+) -> np.ndarray:
+    """Which rows are in a group whose rows are given the least, together, of all that their user has in a window; ties
+    by a hash of user and group. Cost: two sorts.
     """
     if not len(users):
         return np.zeros(0, bool)
@@ -176,14 +164,13 @@ def chosen(users: Words, windows: Codes, groups: Codes, rows: Codes, per_user: i
     same = (user[1:] == user[:-1]) & (window[1:] == window[:-1])
     starts = np.flatnonzero(np.append(True, ~same | (group[1:] != group[:-1])))
     user, window, group = user[starts], window[starts], group[starts]
-    held = np.add.reduceat(rows[order], starts)
     tie = mix(user ^ mix(group.astype(np.uint64)))
-    best = np.lexsort((group, tie, -held, window, user))
+    best = np.lexsort((group, tie, together.reduceat(given[order], starts), window, user))
     user, window = user[best], window[best]
     first = np.flatnonzero(np.append(True, (user[1:] != user[:-1]) | (window[1:] != window[:-1])))
     rank = np.arange(len(best)) - np.repeat(first, np.diff(np.append(first, len(best))))
     kept = np.zeros(len(best), bool)
     kept[best[rank < per_user]] = True
-    chosen_rows = np.empty(len(users), bool)
-    chosen_rows[order] = np.repeat(kept, np.diff(np.append(starts, len(users))))
-    return chosen_rows
+    found = np.empty(len(users), bool)
+    found[order] = np.repeat(kept, np.diff(np.append(starts, len(users))))
+    return found

@@ -70,47 +70,30 @@ class WindowsOfUsers:
         first, after: the first window of every row, and the one after its last.
         windows: how many there are.
 
-    Cost: two sorts of the rows. Overlapping windows are written out for some four million pairs at a time.
+    Cost: two sorts of the rows. Overlapping windows are written out for some users at a time: some four million pairs.
     """
 
     def __init__(self, users: Words, first: Codes, after: Codes, windows: int, limit: int) -> None:
         self._users, ranks = np.unique(users, return_inverse=True)
         self._windows = windows
-        kept = [np.empty(0, np.int64)]
-        for some, at in _pairs(ranks, first, after, windows):
-            places = kept_pairs(some, at, self._users, None, limit)
-            kept.append(np.sort(some[places] * windows + at[places]))
-        self._kept = np.concatenate(kept)
+        base = windows + 1
+        spans = _distinct((ranks * base + first) * base + after)
+        ranks, first, after = spans // base**2, spans // base % base, spans % base
+        parts = 1 + int((after - first).sum()) // _MAX_PAIRS
+        kept = []
+        for part in range(parts):
+            some = np.flatnonzero(ranks % parts == part)
+            lengths = (after - first)[some]
+            within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+            pairs = _distinct(np.repeat((ranks * windows + first)[some], lengths) + within)
+            kept.append(pairs[kept_pairs(*np.divmod(pairs, windows), self._users, None, limit)])
+        self._kept = np.sort(np.concatenate(kept))
 
     def count(self, users: Words, windows: Codes) -> np.ndarray:
         """Whether users count in windows, (n,) of bool. They are users of whom there are rows."""
         wanted = np.searchsorted(self._users, users) * self._windows + windows
         places = np.minimum(np.searchsorted(self._kept, wanted), max(len(self._kept) - 1, 0))
         return self._kept[places] == wanted if len(self._kept) else np.zeros(len(wanted), bool)
-
-
-def _pairs(ranks: Codes, first: Codes, after: Codes, windows: int) -> Iterator[tuple[Codes, Codes]]:
-    """The distinct (rank, window) pairs in order, whole users at a time."""
-    order = np.lexsort((after, first, ranks))
-    ranks, first, after = ranks[order], first[order], after[order]
-    offset = ranks * (windows + 1)
-    reached = np.maximum.accumulate(after + offset) - offset  # up to where a user's rows so far have got
-    fresh = ranks[1:] != ranks[:-1]
-    low = np.maximum(first, np.append(0, np.where(fresh, 0, reached[:-1]))) if len(ranks) else first
-    lengths = np.maximum(after - low, 0)
-    edges = np.flatnonzero(np.append(True, fresh)) if len(ranks) else np.empty(0, np.int64)
-    ends = np.append(edges[1:], len(ranks))
-    held = np.cumsum(lengths)
-    start = 0
-    while start < len(ranks):
-        most = (held[start - 1] if start else 0) + _MAX_PAIRS
-        fitting = ends[(ends > start) & (held[ends - 1] <= most)] if len(ends) else ends
-        stop = int(fitting[-1]) if len(fitting) else int(ends[ends > start][0])
-        rows = slice(start, stop)
-        some = lengths[rows]
-        within = np.arange(some.sum()) - np.repeat(np.cumsum(some) - some, some)
-        yield np.repeat(ranks[rows], some), np.repeat(low[rows], some) + within
-        start = stop
 
 
 NEW_PAIRS = -1
@@ -379,6 +362,11 @@ def _growth(added: Codes, first: np.ndarray, cap: int) -> Codes:
 def _changes(values: Codes) -> np.ndarray:
     """Where a value is not the one before; the first is not."""
     return np.diff(values, prepend=-1) != 0
+
+
+def _distinct(codes: Codes) -> Codes:
+    ordered = sorted_words(codes)
+    return ordered[_changes(ordered)]
 
 
 def _any_twice(words: Words) -> bool:

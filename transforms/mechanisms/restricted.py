@@ -26,14 +26,11 @@ from private_topk.transforms.mechanisms.noisy_order import (
     Peeling,
     PnfPeeling,
 )
-from private_topk.transforms.mechanisms.unknown_domain import UnknownDomainMechanism
+from private_topk.transforms.mechanisms.unknown_domain import APPROXIMATE, UnknownDomainMechanism
 
 _KINDS = (Peeling, CdpPeeling, PnfPeeling, Oneshot, Laplace, Gaussian, Gamma)
 ADDITIVE: Mapping[str, type[Mechanism]] = {kind.about.name: kind for kind in _KINDS}
 """Mechanisms that add noise to counts and take the largest, by name."""
-_UNKNOWN = Guarantee("approximate", "unknown", "sequence", metric="amounts")
-
-
 _QUARTER, _THIRD, _HALF = Fraction(1, 4), Fraction(1, 3), Fraction(1, 2)  # of epsilon, for the tests
 
 
@@ -48,7 +45,7 @@ class RestrictedMechanism(UnknownDomainMechanism):
     Guarantee: (epsilon_M + epsilon_r, delta_M + delta_r) for an (epsilon_M, delta_M)-DP M. On the slots of
     `unknown_domain`, M and the tests compose; when a user joins, all levels move the same way by at most 1, so that the
     tests cost epsilon_r (Lyu, Su & Li 2017, for monotonic queries). An unstable item comes out only if the first
-    unstable candidate passes, at a level of at most 0: probability at most delta_r. For replace-one neighbours the two
+    unstable candidate passes, at a level of at most 0: probability at most delta_r. For replace-one neighbours all
     noises and the 1 double. Source: Carvalho & Wang, Algorithm 1 and Theorem 2.
     """
 
@@ -121,7 +118,7 @@ class Restricted(RestrictedMechanism):
         source="Carvalho & Wang, Algorithm 1",
         when="the items are not public and you split the budget between candidates and tests yourself",
     )
-    guarantee: ClassVar[Guarantee] = _UNKNOWN
+    guarantee: ClassVar[Guarantee] = APPROXIMATE
 
     mechanism: Mechanism
     epsilon_r: float
@@ -183,11 +180,6 @@ class RestrictedGumbel(RestrictedMechanism):
     published, 4 s reaches the whole of epsilon at k = 4 and passes it below. The k draws spend the rest,
     (epsilon - epsilon_r, delta / 2), and the tests delta / 2.
 
-    Args:
-        epsilon, delta: of one release.
-        kbar: how many items compete; None for 10 k, at least 100.
-        neighbours: "add-remove" or "replace-one", where all noises and the framework's 1 double.
-
     Source: Carvalho & Wang, Algorithm 3, Theorem 6 and section 8.2.
     """
 
@@ -197,7 +189,7 @@ class RestrictedGumbel(RestrictedMechanism):
         source="Carvalho & Wang, Algorithm 3",
         when="the items are not public and users hold any number of them",
     )
-    guarantee: ClassVar[Guarantee] = _UNKNOWN
+    guarantee: ClassVar[Guarantee] = APPROXIMATE
 
     epsilon: float
     delta: float
@@ -223,12 +215,6 @@ class RestrictedLaplace(RestrictedMechanism):
     The tests spend a quarter of epsilon and all of delta, the noise the other three quarters:
     b = min(k, max_items_per_user) / (3 epsilon / 4).
 
-    Args:
-        epsilon, delta: of one release.
-        max_items_per_user: the bound that the counts were made under, or None.
-        kbar: how many items compete; None for 10 k, at least 100.
-        neighbours: "add-remove" or "replace-one", where all noises and the framework's 1 double.
-
     Guarantee: on counts that all move the same way, the k largest in their order cost k / b (Ding et al. 2019,
     Qiao et al. 2021); the noisy counts as a whole cost max_items_per_user / b. The framework does the rest.
     Source: Carvalho & Wang, section 7; Qiao, Su & Zhang 2021.
@@ -240,7 +226,7 @@ class RestrictedLaplace(RestrictedMechanism):
         source="Carvalho & Wang, section 7; Qiao, Su & Zhang 2021",
         when="the items are not public, and k is small or a user holds few items",
     )
-    guarantee: ClassVar[Guarantee] = _UNKNOWN
+    guarantee: ClassVar[Guarantee] = APPROXIMATE
 
     epsilon: float
     delta: float
@@ -261,14 +247,8 @@ class RestrictedNormal(RestrictedMechanism):
 
     The tests spend epsilon_r = 4 epsilon / max_items_per_user, but at least a third and at most half of epsilon: as
     published it passes epsilon for fewer than 4 items per user and starves the tests for many. The noise spends the
-    rest; delta is halved between the two.
-
-    Args:
-        epsilon, delta: of one release.
-        max_items_per_user: the bound that the counts were made under.
-        kbar: how many items compete; None for 10 k, at least 100.
-        neighbours: "add-remove"; or "replace-one": at most twice as many counts move, so the Gaussian's scale grows by
-            sqrt(2), while the tests' noises and 1 double.
+    rest; delta is halved between the two. Under "replace-one" at most twice as many counts move, so that the Gaussian's
+    scale grows by sqrt(2).
 
     Guarantee: at most `unstable(kbar)` slots move, by 1 each, so the l_2 sensitivity is the root of that, and Gaussian
     noise of the analytic scale is (epsilon - epsilon_r, delta / 2)-DP. (Theorem 8 of the source multiplies epsilon by
@@ -282,7 +262,7 @@ class RestrictedNormal(RestrictedMechanism):
         source="Carvalho & Wang, Appendix E",
         when="the items are not public and a user holds fewer of them than about k",
     )
-    guarantee: ClassVar[Guarantee] = _UNKNOWN
+    guarantee: ClassVar[Guarantee] = APPROXIMATE
 
     epsilon: float
     delta: float
@@ -315,11 +295,6 @@ class RestrictedPnf(RestrictedMechanism):
 
     The tests spend a quarter of epsilon and all of delta, each round (3 epsilon / 4) / k.
 
-    Args:
-        epsilon, delta: of one release.
-        kbar: how many items compete; None for 10 k, at least 100.
-        neighbours: "add-remove" or "replace-one", where all noises and the framework's 1 double.
-
     Source: Carvalho & Wang, section 7; McKenna & Sheldon 2020.
     """
 
@@ -329,7 +304,7 @@ class RestrictedPnf(RestrictedMechanism):
         source="Carvalho & Wang, section 7; McKenna & Sheldon 2020",
         when="the items are not public and k is below about 10",
     )
-    guarantee: ClassVar[Guarantee] = _UNKNOWN
+    guarantee: ClassVar[Guarantee] = APPROXIMATE
 
     epsilon: float
     delta: float

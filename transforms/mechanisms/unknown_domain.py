@@ -51,7 +51,7 @@ from private_topk.transforms.mechanisms.exact.noise import (
 from private_topk.transforms.mechanisms.mechanism import About, Guarantee, Indices, Mechanism, Neighbours, sensitivity
 from private_topk.transforms.mechanisms.noisy_order import Laplace
 
-_APPROXIMATE = Guarantee("approximate", "unknown", "sequence", metric="amounts")
+APPROXIMATE = Guarantee("approximate", "unknown", "sequence", metric="amounts")
 _KBAR_PER_ITEM, _KBAR_FLOOR = 10, 100
 _MAX_KBAR = 10_000_000
 
@@ -64,6 +64,12 @@ class UnknownDomainMechanism(Mechanism):
     not seen and never comes out. Ties at the cut are broken by position, so positions must follow a fixed public order
     of the items (their labels), never that of arrival. A set comes in the order of positions: where counts were handed
     over by size that is the order of ranks, so sort the items by label before anybody sees them.
+
+    Args (of subclasses, with more where more is to say):
+        epsilon, delta: of one release.
+        kbar: how many items compete; None for 10 k, at least 100. Always public: it is never chosen by the data.
+        max_items_per_user: the bound that the counts were made under, or None.
+        neighbours: "add-remove" or "replace-one".
     """
 
     def kbar_for(self, k: int) -> int:
@@ -128,12 +134,8 @@ class LimitDomain(UnknownDomainMechanism):
     bottom has h_(kbar+1) + 1 + ln(M / (delta / 2)) / e + Gumbel(1/e), M = `unstable(kbar)`. The answer is the items
     above bottom in decreasing order, at most k.
 
-    Args:
-        epsilon, delta: of one release; half of delta pays for the composition of the draws, half for items that a
-            neighbour's top kbar does not hold.
-        kbar: how many items compete; None for 10 k, at least 100. Always public: it is never chosen by the data.
-        max_items_per_user: a bound that the counts were made under, or None. It only lowers M.
-        neighbours: "add-remove", or "replace-one": the noise, the 1 and the M double.
+    Half of delta pays for the composition of the draws, half for items that a neighbour's top kbar does not hold. A
+    bound on the items of a user only lowers M. Under "replace-one" the noise, the 1 and the M double.
 
     Guarantee: on the slots of `unknown_domain`, k draws of an e-bounded-range exponential mechanism; an unstable item
     beats bottom with probability at most delta / (2 M), so that (epsilon, delta)-DP follows.
@@ -146,7 +148,7 @@ class LimitDomain(UnknownDomainMechanism):
         source="Durfee & Rogers 2019, Algorithms 1 and 2",
         when="the items are not public and users hold any number of them; restricted-gumbel returns more of them",
     )
-    guarantee: ClassVar[Guarantee] = _APPROXIMATE
+    guarantee: ClassVar[Guarantee] = APPROXIMATE
 
     epsilon: float
     delta: float
@@ -175,11 +177,7 @@ class LaplaceLimitDomain(UnknownDomainMechanism):
     b = min(k, max_items_per_user) / epsilon, and the bar is h_(kbar+1) + 1 + b ln(1/q) + Laplace(b) with q the largest
     for which q (3 + ln(1/q)) / 4 <= delta / M, M = `unstable(kbar)`.
 
-    Args:
-        epsilon, delta: of one release.
-        max_items_per_user: the bound that the counts were made under.
-        kbar: how many items compete; None for 10 k, at least 100.
-        neighbours: "add-remove", or "replace-one": b, the 1 and M double.
+    Under "replace-one" b, the 1 and M double.
 
     Guarantee: the published proof gives ((max_items_per_user + 1) / b, (exp(epsilon) + 1) delta). Both extras go. The
     kbar + 1 largest counts together grow by at most max_items_per_user when a user joins (a sum of largest counts is
@@ -195,7 +193,7 @@ class LaplaceLimitDomain(UnknownDomainMechanism):
         source="Durfee & Rogers 2019, section 6.1",
         when="the items are not public and a user holds few of them",
     )
-    guarantee: ClassVar[Guarantee] = _APPROXIMATE
+    guarantee: ClassVar[Guarantee] = APPROXIMATE
 
     epsilon: float
     delta: float
@@ -225,7 +223,7 @@ class TopStable(UnknownDomainMechanism):
         epsilon, delta: of one release. With kbar = k all of both goes to the search; else half of each pays for the
             peeling.
         kbar: the largest size tried; None for k, which leaves the whole budget to the search.
-        neighbours: "add-remove", or "replace-one": noises and the 1 double.
+        neighbours: under "replace-one" noises and the 1 double.
 
     Guarantee: the search spends epsilon_s as sparse vector, a third on the threshold, Laplace(3 / epsilon_s), and two
     thirds on the gaps, Laplace(3 / epsilon_s) each, since gaps move both ways. If a neighbour's i largest are other
@@ -241,7 +239,7 @@ class TopStable(UnknownDomainMechanism):
         source="Carvalho, Wang, Gondara & Miao 2020",
         when="the items are not public, their order does not matter and the counts have wide gaps; k may be large",
     )
-    guarantee: ClassVar[Guarantee] = replace(_APPROXIMATE, answer="set")
+    guarantee: ClassVar[Guarantee] = replace(APPROXIMATE, answer="set")
 
     epsilon: float
     delta: float

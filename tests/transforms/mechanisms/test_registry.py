@@ -11,7 +11,6 @@ import pytest
 
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import (
-    MECHANISMS,
     About,
     Canonical,
     Gaussian,
@@ -31,11 +30,6 @@ def refused(name: str, **parameters: object) -> InvalidArgument:
     with pytest.raises(InvalidArgument) as caught:
         make_mechanism(name, **parameters)
     return caught.value
-
-
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_every_built_in_has_its_name(name: str) -> None:
-    assert mechanism_by_name(name).about.name == name
 
 
 def test_parameters_come_as_values_or_as_text() -> None:

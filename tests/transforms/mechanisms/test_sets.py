@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -150,7 +148,6 @@ def test_easy_counts_are_padded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert min(done) >= 50 * sets._EASY
 
 
-SHARED = Path(os.environ.get("PRIVATE_TOPK_SHARED", Path(__file__).resolve().parents[3].parent / "shared"))
 HALF = Fraction(1, 2)
 
 
@@ -235,19 +232,3 @@ def test_an_easy_draw_takes_at_least_half_the_splits_of_others(
         splits[0] = 0
         Canonical(1.0)(counts, k, RandomBits.keyed(b"pad"))
         assert splits[0] >= 7 * math.isqrt(k)
-
-
-@pytest.mark.parametrize(
-    ("data", "gamma", "errors"), [("games", 1, (4449, 44198, 213)), ("gowalla", HALF, (534, 31108, 338))]
-)
-def test_median_errors_known_from_other_code(data: str, gamma: Fraction, errors: tuple[int, ...]) -> None:
-    path = SHARED / "data" / f"{data}.npy"
-    if not path.exists():
-        pytest.skip(f"the data folder is absent: {path.name} was looked for")
-    counts, bits = np.load(path), RandomBits.keyed(b"errors")
-    top = np.sort(counts)[: -100 - 1 : -1]
-    seen = []
-    for _ in range(40):
-        gaps = top - np.sort(counts[Canonical(1.0, gamma)(counts, 100, bits)])[::-1]
-        seen.append((gaps.max(), gaps.sum(), gaps[-1]))
-    assert np.median(seen, axis=0) == pytest.approx(errors, rel=0.1)

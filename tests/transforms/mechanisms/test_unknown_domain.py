@@ -1,9 +1,4 @@
-"""What every mechanism for an unknown domain inherits on top of `Contract`, and every one of the framework.
-
-The lemma that carries every mechanism for an unknown domain, and the threshold of its tests.
-
-The restricted-domain framework: its named mechanisms and the generic object.
-"""
+"""Mechanisms for an unknown domain: the lemma that carries them, their laws and bars, and the restricted framework."""
 
 from __future__ import annotations
 

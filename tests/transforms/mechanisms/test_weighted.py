@@ -1,10 +1,4 @@
-"""What mechanisms over weights share: how many items of a user count wholly.
-
-The weighted order against its law, and the privacy inequality on neighbours made of users and their items.
-
-The weighted Gaussian against its law, and the privacy inequality on neighbours made of users and their items.
-
-Candidates, then rank: the law of both draws, and the privacy inequality on neighbours made of users and their items.
+"""Mechanisms over weights against their laws, and the privacy inequality on neighbours made of users and their items.
 
 Two draws of one user who moves, `replacement_costs_one_draw`, are those of test_moves.
 """

@@ -120,11 +120,6 @@ def test_the_gaussian_scale_never_overspends_and_is_the_least(epsilon: float, de
         assert gaussian_delta(budget, (scale * (1 - Fraction(1, 2**50))) ** 2, moved)() > ball(most)
 
 
-def test_the_gaussian_scale_of_the_paper() -> None:
-    """Balle & Wang 2018 beat the classical sqrt(2 ln(1.25/delta)) / epsilon; for large epsilon that one is void."""
-    assert float(gaussian_scale(Fraction(1), Fraction(1e-6), Fraction(1))) < math.sqrt(2 * math.log(1.25e6))
-
-
 def test_an_impossible_budget_is_refused_with_the_remedy() -> None:
     with refused("epsilon", "no noise scale below"):
         smallest(lambda scale: False)

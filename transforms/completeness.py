@@ -124,13 +124,11 @@ class Fingerprint:
         Cost: some 10 ns a row; for labels also that of hashing them.
         """
         items = table["item"]
-        words = items.to_numpy().astype(np.uint64) if pa.types.is_integer(items.type) else self._hashed(items)
+        coded = pa.types.is_integer(items.type)
+        words = items.to_numpy().astype(np.uint64) if coded else hash_labels(items, self._of_items)
         windows = table["window"].to_numpy().astype(np.uint64) if "window" in table.schema.names else _words([0])
         words = mix(words ^ mix(windows ^ self._secret))
         return int((words * table["count"].to_numpy().view(np.uint64)).sum(dtype=np.uint64)) & _MASK
-
-    def _hashed(self, labels: pa.Array) -> Words:
-        return hash_labels(labels, self._of_items)
 
 
 def check_complete(receipt: Receipt, counts: int, group: int, user_shards: int, readers: Sequence[int]) -> None:
@@ -168,11 +166,8 @@ def check_pane(pane: Any) -> None:  # noqa: ANN401 - Beam's pane
 
 def noted(block: pa.RecordBatch, **notes: bytes | int) -> pa.RecordBatch:
     """The block with these notes as its schema metadata, in place of any that it had."""
-    return block.replace_schema_metadata({name: _bytes(note) for name, note in notes.items()})
-
-
-def _bytes(note: bytes | int) -> bytes:
-    return note if isinstance(note, bytes) else b"%d" % note
+    written = {name: note if isinstance(note, bytes) else b"%d" % note for name, note in notes.items()}
+    return block.replace_schema_metadata(written)
 
 
 def _number_in(block: pa.RecordBatch, name: bytes) -> int | None:
@@ -197,10 +192,6 @@ def share_in(piece: pa.RecordBatch) -> int:
 
 def with_checksum(block: pa.RecordBatch, checksum: int | None) -> pa.RecordBatch:
     return block if checksum is None else noted(block, checksum=checksum)
-
-
-def with_share(piece: pa.RecordBatch, share: int) -> pa.RecordBatch:
-    return noted(piece, share=share)
 
 
 def shares(checksum: int, pieces: int, seed: int = 0) -> list[int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
 from apache_beam.metrics import Metrics
@@ -34,26 +34,25 @@ _EXACT: ContextVar[bool] = ContextVar("exact counters", default=False)
 _WARNINGS: ContextVar[bool] = ContextVar("warnings of workers", default=False)
 
 
-@contextmanager
-def exact_counters(exact: bool = True) -> Iterator[None]:
+def exact_counters(exact: bool = True) -> AbstractContextManager[None]:
     """Let the transforms that are made inside count exactly. One user's rows show in such counts: no epsilon holds."""
-    before = _EXACT.set(exact)
-    try:
-        yield
-    finally:
-        _EXACT.reset(before)
+    return _inside(_EXACT, exact)
 
 
-@contextmanager
-def warnings_of_workers() -> Iterator[None]:
+def warnings_of_workers() -> AbstractContextManager[None]:
     """Let workers of the transforms that are made inside warn in their logs: for pipelines of others, who may never ask
     for metrics. The commands and `rank` ask for them, and tell those who may know.
     """
-    before = _WARNINGS.set(True)
+    return _inside(_WARNINGS, True)
+
+
+@contextmanager
+def _inside(setting: ContextVar[bool], value: bool) -> Iterator[None]:
+    before = setting.set(value)
     try:
         yield
     finally:
-        _WARNINGS.reset(before)
+        setting.reset(before)
 
 
 def order_of_magnitude(rows: int) -> str:

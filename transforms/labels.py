@@ -73,9 +73,6 @@ class DomainIndex:
                 break
             check_items(labels)  # no key separates equal labels
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
     def encode(self, items: pa.Array) -> Codes:
         """The code of every item, -1 for those outside the domain.
 

@@ -16,7 +16,7 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Duration, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.columnar import Codes, are_pairs, joined, make_block, make_table, parted
-from private_topk.transforms.completeness import checksum_in, receipt_in, shares, with_receipt_of, with_share
+from private_topk.transforms.completeness import checksum_in, noted, receipt_in, shares, with_receipt_of
 from private_topk.transforms.counters import BundleStart, DroppedRows
 from private_topk.transforms.elements import ElementSchema
 from private_topk.transforms.errors import crosses
@@ -298,7 +298,7 @@ class _ShardDoFn(ThreadPoolDoFn):
             pieces = [*pieces, ((pieces[0][0] + 1) % self._shards, self._empty)]
         seed = int(sum(piece["user"].to_numpy().sum(dtype=np.uint64).item() for _, piece in pieces))
         parts = shares(checksum, len(pieces), seed)
-        return [(shard, with_share(piece, share)) for (shard, piece), share in zip(pieces, parts, strict=True)]
+        return [(shard, noted(piece, share=share)) for (shard, piece), share in zip(pieces, parts, strict=True)]
 
     def _encoded(self, block: pa.RecordBatch) -> _Encoded:
         if are_pairs(block):

@@ -10,7 +10,7 @@ import pytest
 
 from private_topk.transforms.columnar import make_table
 from private_topk.transforms.combine import KeyedCounts, PartialCounts
-from private_topk.transforms.completeness import Receipt, with_share
+from private_topk.transforms.completeness import Receipt, noted
 from private_topk.transforms.contributions import CountOnArrivalDoFn, ShardCounter, _CountDoFn
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.plan import Partitioning
@@ -29,12 +29,12 @@ def counter_of(limit: int | None) -> ShardCounter:
 def some_pieces(count: int) -> list[pa.RecordBatch]:
     state = np.random.RandomState(1)
     return [
-        with_share(
+        noted(
             make_table(
                 user=state.randint(0, 30, 200).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15),
                 item=(np.minimum(state.geometric(0.05, 200), 300) - 1).astype(np.uint16),
             ),
-            share,
+            share=share,
         )
         for share in range(1, count + 1)
     ]

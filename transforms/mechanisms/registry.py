@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import is_dataclass
 from fractions import Fraction
 from importlib import import_module
 from typing import Any
@@ -155,7 +154,7 @@ def _imported(name: str) -> type[Mechanism]:
 
 def _check_class(name: str, kind: type[Mechanism]) -> None:
     shown = verbatim(name)
-    if not (is_dataclass(kind) and "__dataclass_fields__" in vars(kind)):
+    if "__dataclass_fields__" not in vars(kind):
         raise InvalidArgument(
             "mechanism", f"{shown} must be a dataclass", "write @dataclass(frozen=True) above the class"
         )

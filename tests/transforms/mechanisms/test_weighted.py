@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
 from typing import ClassVar
@@ -65,6 +66,19 @@ def test_an_invalid_number_of_whole_items_is_refused(kind: type[Weighted], whole
         kind(1.0, 1e-6, 1_000_001)
 
 
+def neighbouring_sums(mechanism: Weighted, crowds: list[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:
+    """The sums of two neighbours: beside crowds of users of one item each, every user there can be, who comes or is
+    replaced.
+    """
+    items = range(len(crowds[0]))
+    kinds: list[User] = [u for n in range(mechanism.max_items_per_user) for u in itertools.combinations(items, n + 1)]
+    for crowd in crowds:
+        others = tuple((item,) for item, users in enumerate(crowd) for _ in range(users))
+        swapped = mechanism.neighbours == "replace-one"
+        for users in itertools.permutations(kinds, 2) if swapped else ((user, ()) for user in kinds):
+            yield [sums((*others, *((u,) if u else ())), len(items), mechanism.whole) for u in users]
+
+
 @cache
 def order_law_of(weights: tuple[int, ...], k: int, scale: Fraction) -> Law:
     return laws.noisy_order(weights, k, "gaussian", scale)
@@ -90,15 +104,9 @@ class TestWeightedOrder(Contract):
         """Three items, crowds near each other, and every user there can be."""
         mechanism = WeightedOrder(0.5, 0.05, limit, whole, neighbours)
         scale, worst = mechanism.scale(3), 0.0
-        kinds: list[User] = [u for n in range(1, limit + 1) for u in itertools.combinations(range(3), n)]
-        for crowd in [(1, 1, 1), (2, 1, 0), (5, 1, 1)]:
-            others = tuple((item,) for item, users in enumerate(crowd) for _ in range(users))
-            pairs = itertools.permutations(kinds, 2) if neighbours == "replace-one" else ((user, ()) for user in kinds)
-            for users in pairs:
-                here = [
-                    order_law_of(sums((*others, *((u,) if u else ())), 3, min(whole, limit)), 3, scale) for u in users
-                ]
-                worst = max(worst, *(hockey_stick(*order, 0.5) for order in (here, here[::-1])))
+        for weights in neighbouring_sums(mechanism, [(1, 1, 1), (2, 1, 0), (5, 1, 1)]):
+            here = [order_law_of(each, 3, scale) for each in weights]
+            worst = max(worst, *(hockey_stick(*order, 0.5) for order in (here, here[::-1])))
         assert 0.005 < worst <= 0.05
 
     @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
@@ -168,15 +176,13 @@ class TestWeightedGaussian(Contract):
         mechanism = WeightedGaussian(epsilon, delta, limit, whole, neighbours)
         assert (mechanism.deltas()[0] == Fraction(delta)) == (delta < 0.1)
         near, rare = round(mechanism.threshold() / UNIT), mechanism.tau() // UNIT
-        worst = 0.0
-        kinds = [u for n in range(1, limit + 1) for u in itertools.combinations(range(3), n)]
-        for crowd in [(near, near, near), (near + 1, 0, 0), (0, 0, 0), (near, rare, rare + 1), (2 * near, near, 0)]:
-            others = tuple((item,) for item, users in enumerate(crowd) for _ in range(users))
-            pairs = itertools.permutations(kinds, 2) if neighbours == "replace-one" else ((user, ()) for user in kinds)
-            for mine, yours in pairs:
-                one, two = (sums((*others, *((u,) if u else ())), 3, min(whole, limit)) for u in (mine, yours))
-                for a, b in ((one, two), (two, one)):
-                    worst = max(worst, hockey_stick(law_of(mechanism, a, 3), law_of(mechanism, b, 3), epsilon))
+        worst, some = (
+            0.0,
+            [(near, near, near), (near + 1, 0, 0), (0, 0, 0), (near, rare, rare + 1), (2 * near, near, 0)],
+        )
+        for weights in neighbouring_sums(mechanism, some):
+            here = [law_of(mechanism, each, 3) for each in weights]
+            worst = max(worst, *(hockey_stick(*order, epsilon) for order in (here, here[::-1])))
         assert worst <= delta
         assert worst > (0.2 if delta > 0.1 else 0.5) * delta, "the threshold alone is worth so much, less its safety"
 
@@ -221,13 +227,9 @@ class TestWeightedGaussian(Contract):
     def test_no_user_of_listed_items_tells_more_than_the_budget(self, neighbours: str, listed: tuple[int, ...]) -> None:
         mechanism, worst = WeightedGaussian(0.5, 0.2, 3, 2, neighbours), 0.0
         near, rare = round(mechanism.threshold() / UNIT), mechanism.tau() // UNIT
-        kinds = [u for n in (1, 2, 3) for u in itertools.combinations(range(3), n)]
-        for crowd in [(near, near, near), (0, 0, 0), (rare, near, rare + 1)]:
-            others = tuple((item,) for item, users in enumerate(crowd) for _ in range(users))
-            pairs = itertools.permutations(kinds, 2) if neighbours == "replace-one" else ((user, ()) for user in kinds)
-            for users in pairs:
-                here = [law_of(mechanism, sums((*others, *((u,) if u else ())), 3, 2), 3, listed) for u in users]
-                worst = max(worst, *(hockey_stick(*order, 0.5) for order in (here, here[::-1])))
+        for weights in neighbouring_sums(mechanism, [(near, near, near), (0, 0, 0), (rare, near, rare + 1)]):
+            here = [law_of(mechanism, each, 3, listed) for each in weights]
+            worst = max(worst, *(hockey_stick(*order, 0.5) for order in (here, here[::-1])))
         assert (0.01 if len(listed) == 3 else 0.05) < worst <= 0.2, "where all are listed the order alone tells"
 
     @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
@@ -239,16 +241,12 @@ class TestWeightedGaussian(Contract):
         assert (cost.delta, cost.zcdp_delta) == (Fraction(0.2), Fraction(0.2) / 2)
         moved = (2 if neighbours == "replace-one" else 1) * 2
         assert float(cost.rho) == pytest.approx(moved * UNIT**2 / (2 * float(mechanism.scale()) ** 2))
-        kinds, worst = [u for n in (1, 2, 3) for u in itertools.combinations(range(3), n)], 0.0
-        for crowd in [(near, near, near), (near, rare, 0), (2 * near, near, rare)]:
-            others = tuple((item,) for item, users in enumerate(crowd) for _ in range(users))
-            pairs = itertools.permutations(kinds, 2) if neighbours == "replace-one" else ((user, ()) for user in kinds)
-            for users in pairs:
-                weights = [sums((*others, *((u,) if u else ())), 3, 2) for u in users]
-                common = {i for i in range(3) if min(w[i] for w in weights) > mechanism.tau()}
-                given = [given_only(law_of(mechanism, w, 3), common, float(cost.zcdp_delta)) for w in weights]
-                for a, b in (given, given[::-1]):
-                    worst = max(worst, *(renyi(a, b, order) / order for order in (1, 1.5, 4, 30)))
+        worst = 0.0
+        for weights in neighbouring_sums(mechanism, [(near, near, near), (near, rare, 0), (2 * near, near, rare)]):
+            common = {i for i in range(3) if min(w[i] for w in weights) > mechanism.tau()}
+            given = [given_only(law_of(mechanism, w, 3), common, float(cost.zcdp_delta)) for w in weights]
+            for a, b in (given, given[::-1]):
+                worst = max(worst, *(renyi(a, b, order) / order for order in (1, 1.5, 4, 30)))
         assert 0.2 * float(cost.rho) < worst <= float(cost.rho) + 1e-4
 
     def test_the_weights_are_those_that_the_draw_has_decided_by(self) -> None:
@@ -290,24 +288,19 @@ class TestWeightedGaussian(Contract):
         mechanism = WeightedGaussian(0.5, 0.2, 2, 1, neighbours)
         near, scale = round(mechanism.threshold() / UNIT), float(mechanism.scale())
         edges = np.append(mechanism.threshold() + scale / 5 * np.arange(40), np.inf)
-        kinds, worst = [(0,), (1,), (0, 1)], 0.0
+        worst = 0.0
 
-        def cells(users: tuple[User, ...]) -> np.ndarray:
+        def cells(weights: tuple[int, ...]) -> np.ndarray:
             of_each = []
-            for total in sums(users, 2, 1):
+            for total in weights:
                 below = ndtr((edges - total) / scale) if total > mechanism.tau() else np.ones(len(edges))
                 of_each.append(np.diff(below, prepend=0))
             return np.multiply.outer(*of_each)
 
-        for crowd in [(near, near), (near, 0), (2 * near, mechanism.tau() // UNIT), (0, 0)]:
-            others = tuple((item,) for item, users in enumerate(crowd) for _ in range(users))
-            pairs = (
-                itertools.permutations(kinds, 2) if neighbours == "replace-one" else ((user, None) for user in kinds)
-            )
-            for mine, yours in pairs:
-                one, two = (cells((*others, *((u,) if u else ()))) for u in (mine, yours))
-                for a, b in ((one, two), (two, one)):
-                    worst = max(worst, float(np.maximum(a - math.exp(0.5) * b, 0).sum()))
+        some = [(near, near), (near, 0), (2 * near, mechanism.tau() // UNIT), (0, 0)]
+        for one, two in (map(cells, weights) for weights in neighbouring_sums(mechanism, some)):
+            for a, b in ((one, two), (two, one)):
+                worst = max(worst, float(np.maximum(a - math.exp(0.5) * b, 0).sum()))
         assert 0.05 < worst <= 0.2
 
     @pytest.mark.parametrize(("epsilon", "part"), [(1.0, 15 / 16), (0.01, 1 / 2)])

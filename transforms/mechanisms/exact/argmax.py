@@ -21,20 +21,18 @@ from flint import arb, ctx
 from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.bits import Draw, below
-from private_topk.transforms.mechanisms.exact.histogram import Blocks, Histogram, even_cuts
+from private_topk.transforms.mechanisms.exact.histogram import Blocks, Histogram, Indices, even_cuts
 from private_topk.transforms.mechanisms.exact.noise import (
     COUNT_ERROR,
     LEAST,
     MOST,
+    Floats,
     certified_top,
     exponential_real,
     float_rate,
     of_exponential,
 )
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, precision, relative_float
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _LN2 = math.log(2)
 _ERROR = 2.0**-28

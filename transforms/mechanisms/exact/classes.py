@@ -13,10 +13,8 @@ from flint import arb, ctx, fmpz
 from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.bits import Draw, uniform_subset
-from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.exact.histogram import Histogram, Indices
 from private_topk.transforms.mechanisms.exact.reals import precision
-
-Indices = NDArray[np.int64]
 
 _PRECISION = 96
 
@@ -35,7 +33,7 @@ class TopK:
     def split(self) -> None:
         return None
 
-    def draw_ranks(self, draw: Draw) -> NDArray[np.int64]:
+    def draw_ranks(self, draw: Draw) -> Indices:
         """Its ranks, from 0."""
         return np.arange(self._k)
 
@@ -200,7 +198,7 @@ class Rectangle:
         far._known = (at, last, last_without, middle, without)
         return near, far
 
-    def draw_ranks(self, draw: Draw) -> NDArray[np.int64]:
+    def draw_ranks(self, draw: Draw) -> Indices:
         """A uniform set of the rectangle: its ranks, from 0."""
         k, c, heads = self.classes.k, self.classes, (self.h, self.h_end)
         number = draw.below(self._up_to(self.t_end - 1))

@@ -16,10 +16,9 @@ from itertools import count
 
 import numpy as np
 from flint import arb
-from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.histogram import Blocks, CountLookup, Histogram, even_cuts
+from private_topk.transforms.mechanisms.exact.histogram import Blocks, CountLookup, Histogram, Indices, even_cuts
 from private_topk.transforms.mechanisms.exact.noise import float_rate
 from private_topk.transforms.mechanisms.exact.reals import (
     LOG2_E,
@@ -29,8 +28,6 @@ from private_topk.transforms.mechanisms.exact.reals import (
     greater,
     uniform,
 )
-
-Indices = NDArray[np.int64]
 
 _LANE = 0
 _PREFETCH = 512

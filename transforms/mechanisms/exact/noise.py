@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms.exact.bits import Draw
+from private_topk.transforms.mechanisms.exact.histogram import Indices
 from private_topk.transforms.mechanisms.exact.reals import Real, ball, greater, precision, relative_float, uniform
 
 Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 NOISE_ERROR = 2.0**-30
 """Bound on |float noise - real noise|. With V kept in [2**-30, 1 - 2**-20] the unread digits of a word move V by a

@@ -16,10 +16,8 @@ from flint import arb, ctx
 from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
-from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.exact.histogram import Histogram, Indices
 from private_topk.transforms.mechanisms.exact.reals import greater, precision, uniform
-
-Indices = NDArray[np.int64]
 
 _LEAVING_LANE = 1
 _FACTORS = 256

@@ -24,22 +24,20 @@ from itertools import accumulate
 from math import comb, floor, fsum, isqrt, ldexp
 
 import numpy as np
-from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.bits import Draw
 from private_topk.transforms.mechanisms.exact.count_noise import as_int64, rounded
+from private_topk.transforms.mechanisms.exact.histogram import Indices
 from private_topk.transforms.mechanisms.exact.noise import (
     COUNT_ERROR,
     NOISE_ERROR,
+    Floats,
     certified_top,
     float_rate,
     noise_at,
     noise_real,
 )
 from private_topk.transforms.mechanisms.exact.reals import Real, ball
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 MAX_STEPS = 1024
 """The most steps of a series: their matrix has integers of twice as many bits."""

@@ -12,11 +12,9 @@ from flint import arb, arb_poly, ctx
 from numpy.typing import NDArray
 
 from private_topk.transforms.mechanisms.exact.bits import Draw, uniform_subset
-from private_topk.transforms.mechanisms.exact.histogram import Histogram
+from private_topk.transforms.mechanisms.exact.histogram import Histogram, Indices
+from private_topk.transforms.mechanisms.exact.noise import Floats
 from private_topk.transforms.mechanisms.exact.reals import Real, precision, uniform
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _WALK_LANE = 1
 _EASY = 20  # segments in units of k**(6/5): some data take a draw 34
@@ -41,7 +39,7 @@ class SetLosses:
         self._numbers: dict[tuple[int, int], arb] = {}
         self._segments = 0
 
-    def reach(self, loss: int) -> NDArray[np.int64]:
+    def reach(self, loss: int) -> Indices:
         """t_i(loss), shape (k,)."""
         return self._histogram.at_least(self._top - loss)
 
@@ -74,7 +72,7 @@ class SetLosses:
         least = (self._top[ends] - counts[self._k :]).min()
         return int((self._top - counts[: self._k]).max()), int(least)
 
-    def draw_between(self, below: int | None, most: int, draw: Draw) -> NDArray[np.int64]:
+    def draw_between(self, below: int | None, most: int, draw: Draw) -> Indices:
         """A uniform set among those that lose at most `most` and, unless it is None, more than `below`: its ranks."""
         sets = SetsBetween(self.reach(most), None if below is None else self.reach(below))
         numbers = [uniform(draw, _WALK_LANE, i) for i in range(len(sets.segments))]
@@ -149,7 +147,7 @@ class SetsBetween:
             `outer` are meant.
     """
 
-    def __init__(self, outer: NDArray[np.int64], inner: NDArray[np.int64] | None = None) -> None:
+    def __init__(self, outer: Indices, inner: NDArray[np.int64] | None = None) -> None:
         self._k = len(outer)
         self._all = inner is None
         ends = np.unique(outer if inner is None else np.concatenate((inner, outer)))

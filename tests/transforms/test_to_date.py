@@ -6,13 +6,14 @@ import itertools
 import math
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
+import pyarrow as pa
 import pytest
 from apache_beam.transforms.window import TimestampedValue
 from scipy.stats import norm
@@ -64,7 +65,7 @@ def shard_of(limit: int, cap: int | None = None, groups: int = 0, per_user: int 
 
 def counted(shard: UserShard, rows: Sequence[Row], amounts: bool = False, groups: bool = False) -> dict[Any, int]:
     """What is new in every window: by window, group and item. Rows come in two pieces."""
-    words = hash_labels(_texts([row.user for row in rows]), KEY.derive("user hash"))
+    words = hash_labels(pa.array([row.user for row in rows], pa.large_string()), KEY.derive("user hash"))
     pieces = []
     for part in (slice(0, len(rows) // 3), slice(len(rows) // 3, None)):
         some = rows[part]
@@ -85,12 +86,6 @@ def counted(shard: UserShard, rows: Sequence[Row], amounts: bool = False, groups
         for row in table.to_pylist():
             found[row["window"] // rankings, row["window"] % rankings, row["item"]] += row["count"]
     return dict(found)
-
-
-def _texts(values: Iterable[str]) -> Any:  # noqa: ANN401
-    import pyarrow as pa
-
-    return pa.array(list(values), pa.large_string())
 
 
 def by_user(rows: Sequence[Row]) -> dict[str, list[Row]]:

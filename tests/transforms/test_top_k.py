@@ -226,8 +226,6 @@ class TestDeclaredPeriod:
 
 
 def _at(pair: tuple[Any, Any], micros: int) -> TimestampedValue:
-    from apache_beam.utils.timestamp import Timestamp
-
     return TimestampedValue(pair, Timestamp(micros=micros))
 
 

@@ -161,25 +161,18 @@ def _noisy(mechanism: Mechanism, k: int, items: int) -> tuple[str, Fraction]:
     return cast(NoisyOrder, mechanism).noise_and_scale(items, k)
 
 
-def _order_of_weights(mechanism: Mechanism, k: int, items: int) -> tuple[str, Fraction]:
-    return _bent(cast(WeightedOrder, mechanism), cast(WeightedOrder, mechanism).scale(items))
-
-
-def _weights(mechanism: Mechanism, k: int, items: int) -> tuple[str, Fraction]:
-    return _bent(cast(WeightedGaussian, mechanism), cast(WeightedGaussian, mechanism).scale())
-
-
-def _bent(mechanism: Weighted, scale: Fraction) -> tuple[str, Fraction]:
-    bends = mechanism.max_items_per_user > mechanism.whole_items
-    return "gaussian", scale / UNIT * (_BENDS if bends else 1)
+def _bent(mechanism: Mechanism, k: int, items: int) -> tuple[str, Fraction]:
+    its = cast(Weighted, mechanism)
+    scale = its.scale(items) if isinstance(its, WeightedOrder) else cast(WeightedGaussian, its).scale()
+    return "gaussian", scale / UNIT * (_BENDS if its.max_items_per_user > its.whole_items else 1)
 
 
 _PUBLIC: Mapping[str, Callable[[Mechanism, int, int], tuple[str, Fraction]]] = {
     **dict.fromkeys(NOISY_ORDERS, _noisy),
-    WeightedOrder.about.name: _order_of_weights,
+    WeightedOrder.about.name: _bent,
 }
 _UNKNOWN: Mapping[str, Callable[[Mechanism, int, int], tuple[str, Fraction]]] = {
     RestrictedGumbel.about.name: lambda its, k, items: _noisy(cast(RestrictedGumbel, its).inner(k), k, items),
-    WeightedGaussian.about.name: _weights,
+    WeightedGaussian.about.name: _bent,
 }
 _FINDS = Choice(WeightedGaussian.about.name, "no k is given, and it publishes all items above its threshold")

@@ -9,18 +9,20 @@ providers:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from inspect import signature
 from typing import Any, Optional
 
 import apache_beam as beam
+from apache_beam.transforms.external import ExternalTransform
 
 from private_topk import PrivateTopK  # whose domain may be a path
 from private_topk.pipelines.options import OPTIONS, Option
 from private_topk.pipelines.texts import count, fraction, number, number_or_drawn
 from private_topk.transforms.asked import Asked, score_of
-from private_topk.transforms.errors import InvalidArgument, by_signature, did_you_mean, literal
+from private_topk.transforms.errors import InvalidArgument, by_signature, did_you_mean, literal, verbatim
 from private_topk.transforms.mechanisms.choice import AUTO
 from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.steps import flat_map
@@ -115,6 +117,8 @@ def _rank(given: Mapping[str, Any]) -> PrivateTopK:
             remedy = did_you_mean(word, known, f"it has {', '.join(known)}")
             raise ValueError(f"period has no field {word!r}: {remedy}")
     release = Release.repeated(options.get("release_key"), options.get("release_id") or None)
+    if ExternalTransform.get_local_namespace() != "external":  # in an expansion service, for another process
+        _check_absolute(options)
     if not {"domain", "domain_range"} & options.keys():
         options["unknown_domain"] = True
     if "value_column" not in options and {"max_value", "value_resolution"} & options.keys():
@@ -132,6 +136,17 @@ def _rank(given: Mapping[str, Any]) -> PrivateTopK:
         **{name: given[name] for name in _FLAGS if name in given},
         **columns,
     )
+
+
+def _check_absolute(options: Mapping[str, Any]) -> None:
+    """Raise InvalidArgument for a path that means one file here and another where the parameters come from: what is
+    charged there would not be what is drawn here.
+    """
+    for name, absolute in ("domain", r"/|\w+://"), ("release_key", "file:/|(?!file:)"):
+        given = options.get(name)
+        if isinstance(given, str) and not re.match(absolute, given):
+            rule = f"{verbatim(given)} would be looked for in the folder of the expansion service"
+            raise InvalidArgument(name, rule, "give an absolute path")
 
 
 def _read(name: str, value: object, options: Mapping[str, Option] = _ROWS) -> Any:  # noqa: ANN401 - any option's

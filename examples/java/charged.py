@@ -16,8 +16,9 @@ from pathlib import Path
 from private_topk import ReleaseKey
 from private_topk.pipelines.beam_yaml import RankRows
 from private_topk.pipelines.budget import Request, charge
+from private_topk.transforms.errors import InvalidArgument
 
-KEY = f"file:{Path('release.key').resolve()}"  # the service reads it too
+KEY = f"file:{Path('release.key').resolve()}"  # absolute, as of a domain in a file: the service reads it too
 ORDERS = Path("orders.csv")
 PARAMETERS = {
     "k": 3,
@@ -33,7 +34,10 @@ fingerprint = hmac.digest(ReleaseKey.parse(KEY).derive("input"), ORDERS.read_byt
 request = Request.of(RankRows(**PARAMETERS).rank, dataset="orders", fingerprint=fingerprint)
 classpath = f"target/classes:{Path('target/classpath').read_text()}"
 ranking = ["java", "-cp", classpath, "TopDrinks", f"--input={ORDERS}", f"--parameters={json.dumps(PARAMETERS)}"]
-with charge(request, "sqlite:///budget.db"):
-    if status := subprocess.run([*ranking, *sys.argv[1:]], check=False).returncode:
-        print(f"TopDrinks ended with status {status}: its own lines say why", file=sys.stderr)
-        sys.exit(status)  # inside, so that the charge is noted as failed
+try:
+    with charge(request, "sqlite:///budget.db"):
+        if status := subprocess.run([*ranking, *sys.argv[1:]], check=False).returncode:
+            print(f"the program ended with status {status}: its own lines say why", file=sys.stderr)
+            sys.exit(status)  # inside, so that the charge is noted as failed
+except InvalidArgument as refusal:  # of the charge: nothing was drawn
+    sys.exit(str(refusal))

@@ -71,6 +71,9 @@ def test_nothing_else_is_expanded(service: str) -> None:
         _orders(beam.Pipeline()) | _rank(service, "os.system")
     with pytest.raises(RuntimeError, match=r"^\S+InvalidArgument: there is no argument domian: did you mean domain"):
         _orders(beam.Pipeline()) | _rank(service, domian=["tea"])
+    for wrong in {"domain": "drinks.txt"}, {"domain": ["tea"], "release_key": "file:key", "release_id": "a"}:
+        with pytest.raises(RuntimeError, match=r"^\S+ (domain drinks.txt|release_key file:key) would .*absolute path"):
+            _orders(beam.Pipeline()) | _rank(service, **wrong)
     with pytest.raises(RuntimeError, match=f"expands {RANK_ROWS} and nothing else"):
         _orders(beam.Pipeline()) | _rank(service, urn="beam:transform:generic_composite:v1")
 
@@ -127,23 +130,25 @@ def java_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_charged_java_program_that_fails_tells_its_status(tmp_path: Path) -> None:
     java, classpath = tmp_path / "java", tmp_path / "target/classpath"
     classpath.parent.mkdir()
-    for file, text in (classpath, ""), (tmp_path / "orders.csv", ""), (java, "#!/bin/sh\nexit 7"):
+    for file, text in (classpath, ""), (java, "#!/bin/sh\nexit 7"):
         file.write_text(text)
     java.chmod(0o755)
     (tmp_path / "release.key").write_text("the key of the example's test")
     ledger = Ledger(f"sqlite:///{tmp_path}/budget.db")
     ledger.create(Budget.of("orders", 1))
-    done = subprocess.run(
-        [sys.executable, ROOT / "examples/java/charged.py"],
-        cwd=tmp_path,
-        env=os.environ | {"PATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 7 and "Traceback" not in done.stderr
-    assert "TopDrinks ended with status 7: its own lines say why" in done.stderr.splitlines()
+    for orders, status, said in ("", 7, "\nthe program ended with status 7: "), ("ana,tea", 1, "^release_id drinks/2026 "):
+        (tmp_path / "orders.csv").write_text(orders)
+        done = subprocess.run(
+            [sys.executable, ROOT / "examples/java/charged.py"],
+            cwd=tmp_path,
+            env=os.environ | {"PATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == status and "Traceback" not in done.stderr
+        assert re.search(said, done.stderr)
     assert [entry.outcome for entry in ledger.read().charges] == ["failed"]
 
 

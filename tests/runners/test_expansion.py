@@ -136,7 +136,7 @@ def test_a_charged_java_program_that_fails_tells_its_status(tmp_path: Path) -> N
     (tmp_path / "release.key").write_text("the key of the example's test")
     ledger = Ledger(f"sqlite:///{tmp_path}/budget.db")
     ledger.create(Budget.of("orders", 1))
-    for orders, status, said in ("", 7, "\nthe program ended with status 7: "), ("ana,tea", 1, "^release_id drinks/2026 "):
+    for orders, status, said in ("", 7, "\nthe program ended with status 7"), ("ana,tea", 1, "^release_id drinks/2026"):
         (tmp_path / "orders.csv").write_text(orders)
         done = subprocess.run(
             [sys.executable, ROOT / "examples/java/charged.py"],
@@ -194,8 +194,14 @@ def test_java_ranks(
         classpath = f"target/classes:{(java_project / 'target/classpath').read_text()}"
         words = [f"--input={java_project}/orders.csv", f"--output={tmp_path}/top", f"--expansion={service}"]
         words += ["--runner=PortableRunner", f"--jobEndpoint={jobs}"]
-        command = ["java", "-cp", classpath, "TopDrinks", *words]
-        done = subprocess.run(command, cwd=java_project, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert sorted((tmp_path / "top-00000-of-00001").read_text().splitlines()) == ["1,tea", "2,cake"]
-    assert re.search(r"external0\W.* operator_only_workers_with_rows_left [1-9]", done.stdout)
+        (tmp_path / "unknown.txt").write_text("soup\n")
+        unknown = f'--parameters={{"k": 1, "epsilon": 1, "domain": "{tmp_path}/unknown.txt"}}'
+        for more, ranking, counter in (
+            ([], ["1,tea", "2,cake"], "workers_with_rows_left [1-9]"),
+            ([unknown], ["1,soup"], r"rankings_of_nothing .*\[all\]"),
+        ):
+            command = ["java", "-cp", classpath, "TopDrinks", *words, *more]
+            done = subprocess.run(command, cwd=java_project, capture_output=True, text=True, timeout=600, check=False)
+            assert done.returncode == 0, done.stderr[-3000:]
+            assert sorted((tmp_path / "top-00000-of-00001").read_text().splitlines()) == ranking
+            assert re.search(rf"external0\W.* operator_only_{counter}", done.stdout), done.stdout

@@ -76,7 +76,7 @@ class WindowsOfUsers:
     def __init__(self, users: Words, first: Codes, after: Codes, windows: int, limit: int) -> None:
         self._users, ranks = np.unique(users, return_inverse=True)
         self._windows = windows
-        base = windows + 1
+        base = windows + 1  # a period has at most 100,000: 10**8 users and their spans fit in 64 bits
         spans = _distinct((ranks * base + first) * base + after)
         ranks, first, after = spans // base**2, spans // base % base, spans % base
         parts = 1 + int((after - first).sum()) // _MAX_PAIRS

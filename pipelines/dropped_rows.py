@@ -137,6 +137,7 @@ class DataQuality:
         days: rows inside, by day since 1970 UTC.
         groups: rows that would be ranked, by declared group.
         overall: those of no declared group, which count in the ranking of all rows alone; None where there is none.
+        before, after: rows of all inputs that are outside the period, where they lie.
         copies: files of which a row counts and that hold the same bytes.
     """
 
@@ -151,6 +152,8 @@ class DataQuality:
     days: Counter[int] = field(default_factory=Counter)
     groups: dict[str, int] = field(default_factory=dict)
     overall: int | None = None
+    before: int = 0
+    after: int = 0
     copies: list[list[str]] = field(default_factory=list)
     period: Period | None = None
 
@@ -171,7 +174,10 @@ class DataQuality:
         yield f"rows {heading(exact)}:"
         yield f"  in the input: {self._said(self.total, exact)}"
         for reason, count in self.lost.items():
-            yield f"  {reason}: {self._said(count, exact)}{_share(count, self.total)}"
+            told = f"{reason}: {self._said(count, exact)}{_share(count, self.total)}"
+            if reason == "outside the period" and count >= (1 if exact else _MIN):
+                told += f"; before it: {self._said(self.before, exact)}, after it: {self._said(self.after, exact)}"
+            yield f"  {told}"
         if self.overall is not None:
             yield f"  in overall alone: {self._said(self.overall, exact)}{_share(self.overall, self.total)}"
         for (uri, reading), count in self.readings.items():
@@ -205,7 +211,7 @@ class DataQuality:
             lost = {path: reasons.most_common(1)[0][0] for path, reasons in files.items() if not reasons[_KEPT]}
             for reason in dict.fromkeys(lost.values()) if len(lost) < len(files) else ():
                 paths = [path for path, its in lost.items() if its == reason]
-                yield f"  of {len(paths):,} of {len(files):,} files of {uri} no row counts ({reason}): {_named(paths)}"
+                yield f"  no row counts of {len(paths):,} of the {len(files):,} files of {uri} ({reason}): {_named(paths)}"
         for paths in self.copies:
             yield f"  {_named(paths)} hold the same bytes: each of their rows is there {len(paths):,} times"
 
@@ -340,6 +346,8 @@ def _add(
         first, after = look.period.spans(times)
         inside = first < after
         lost["outside the period"] += int((~inside).sum())
+        look.before += int((times < look.period.starts[0]).sum())
+        look.after += int((times >= look.period.ends[-1]).sum())
         _try_readings(look, rows, columns, uri, all_inside=bool(inside.all()) and not missing.get("unreadable"))
         for day, count in zip(*np.unique(times[inside] // _DAY, return_counts=True), strict=True):
             look.days[int(day)] += int(count)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from itertools import starmap
@@ -50,10 +50,16 @@ class Publications(Periods):
         return None if self._newest is None else self._last(self._newest + 1, self._newest + 1)
 
     def _published(self) -> Iterator[Manifest]:
-        """The manifests of what is published of all periods that are over, also beyond a horizon made smaller."""
+        """The manifests of what is published of the report: of all periods that are over, and of those that another
+        horizon had, with their corrections.
+        """
+        paths = set[str]()
         for number in range(self.schedule.ended(now(), beyond=self.state is None)):
-            manifests = self._manifests(number, self._places_of_publications(number))
-            yield from (each for each in manifests if each is not None)
+            places = self._places_of_publications(number)
+            paths |= {place.path for place in places}
+            yield from (each for each in self._manifests(number, places) if each is not None)
+        named = self._named_otherwise(paths)
+        yield from (each for each in named if _report(str(each.release_id)) == self.name)
 
     def _lost(self) -> list[Entry]:
         """The corrections of its periods that the ledger has charged and of which not all files are there; none of
@@ -153,11 +159,12 @@ class Publications(Periods):
             last = next((place for place in lying if place.release), Lying("", "nothing"))
             known = {corrected_by(last.release)}
             if self.account is None:
-                known |= {*map(corrected_by, self._named_otherwise(len(over)))}
+                paths = {path for number in over for path in self._files(Periods(self._file), number)}
+                known |= {corrected_by(str(each.release_id)) for each in self._named_otherwise(paths)}
             with suppress(InvalidArgument):  # a ledger that is not there yet knows of none; a charge refuses it
                 known |= {corrected_by(each.release_id) for each in self._charges() if each.is_published}
             own = [_bounds(self.release_id(number, None)) for number in range(len(over) + 1)]
-            others = {_bounds(each) for each in known if each.rpartition("/")[0] == self.name} - {*own}
+            others = {_bounds(each) for each in known if _report(each) == self.name} - {*own}
             overlapping = [(start, end) for start, end in others if end > own[0][0]]
             if not overlapping:
                 return
@@ -172,19 +179,19 @@ class Publications(Periods):
             rule = f"{fields} make the period {here}, which overlaps the published {there}"
             raise InvalidArgument("", rule, f"restore them, or {remedy}")
 
-    def _named_otherwise(self, ended: int) -> Iterator[str]:
-        """The releases whose files are named as those of other periods are: without a ledger these alone tell of them.
-        Reads no file of the periods that have ended.
+    def _named_otherwise(self, own: Collection[str]) -> Iterator[Manifest]:
+        """The manifests of files that are named as those of periods and corrections are, but for its own: without a
+        ledger these alone tell of other periods. Reads none of its own.
         """
-        first, period = Periods(self._file), self.windows(0)
-        own = {path for number in range(ended) for path in self._files(first, number)}
+        period, paths = self.windows(0), set[str]()
         varying = [period.window(0).label(), *map(self.schedule.words, (period.start, period.end))]
-        for pattern in self._files(first, 0):
+        made = [Periods(self._file), *([Periods(self._file, "*")] if self.state is None else [])]
+        for pattern in (pattern for periods in made for pattern in self._files(periods, 0)):
             for text in varying:
                 pattern = pattern.replace(text, "*")
             with reached(pattern, "output"):
-                others = [file.path for file in match_any(pattern) if file.path not in own]
-            yield from (str(each.release_id) for each in (pair_at(path).manifest for path in others) if each)
+                paths |= {file.path for file in match_any(pattern)}
+        yield from (each for path in sorted(paths - {*own}) if (each := pair_at(path).manifest) is not None)
 
     def _perhaps_lost(self, number: int) -> Iterator[str]:
         """The sentence for a period of which nothing is left and no ledger knows, though a later one is published. A
@@ -401,6 +408,11 @@ class Publications(Periods):
 def corrected_by(release_id: str) -> str:
     """The first publication of the period of a release."""
     return release_id.partition(CORRECTION)[0]
+
+
+def _report(release_id: str) -> str:
+    """The name of the report of a release."""
+    return corrected_by(release_id).rpartition("/")[0]
 
 
 def _bounds(release_id: str) -> tuple[str, str]:

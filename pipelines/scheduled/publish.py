@@ -147,7 +147,7 @@ class ScheduledReport(Publications):
             own = msgspec.structs.replace(report.manifest, key_id=known_key_id(report.question.release.key))
             too = charged_too(self._charges(), (*published(), own))
             facts += (("charged", told) for told in named(too, ": this promise counts that"))
-            facts += self._before_this_horizon(report.manifest)
+            facts += self._before_this_horizon(report.manifest, published())
             facts += (("earlier", told) for told in self._perhaps_lost(number))
             facts += self.lacking(number)
             facts += self._since(report.manifest, self._last(number, _NEARBY))
@@ -198,9 +198,10 @@ class ScheduledReport(Publications):
         account = self.account
         yield from self._changes()
         yield from self.lacking()
-        if account is None:
-            return
         with self.pointing():
+            yield from self._before_this_horizon(manifest_of(self.question()), tuple(self._published()))
+            if account is None:
+                return
             yield from (("lost", told) for told in self._named_lost())
             charged = self._charged()
             periods = range(self.schedule.horizon or len(charged) + 1)
@@ -214,21 +215,24 @@ class ScheduledReport(Publications):
             yield "ledger", f"{told}; the next one {fits(account, account.books.quote(request), report.question)}"
             yield from reports(account, request, self.name)
             yield from (fact[:2] for fact in self._future_charges(report, None))
-            yield from self._before_this_horizon(manifest_of(report.question))
 
-    def _before_this_horizon(self, asked: Manifest) -> Iterator[Fact]:
-        """What the ledger has charged of the report before its first period, and what it all comes to in the end."""
-        horizon, charged = self.schedule.horizon, self._charged()
-        if horizon is None or self._horizon() is None:
+    def _before_this_horizon(self, asked: Manifest, published: Sequence[Manifest]) -> Iterator[Fact]:
+        """What of the report is published, or charged, of other periods than the horizon has, and what it all comes to
+        in the end.
+        """
+        horizon = self.schedule.horizon
+        if horizon is None or self._horizon() is None or not asked.private:
             return
-        also = charged_too(self._charges(), [msgspec.structs.replace(asked, release_id=f"{self.name}/")])
+        own = [each for each in published if series_difference(each, asked) is None]
+        rest = msgspec.structs.replace(asked, release_id=f"{self.name}/")
+        also = charged_too(self._charges(), [*own, rest])
+        known = {corrected_by(str(each.release_id)) for each in (*own, *also)}
         ids = {self.release_id(each, None) for each in range(max(horizon, self.schedule.ended(now(), beyond=True)))}
-        before = {corrected_by(each.release_id) for each in also} - ids
-        left = [self._period(each) for each in range(horizon) if self.release_id(each, None) not in charged]
-        if before and left:
+        left = [self._period(each) for each in range(horizon) if self.release_id(each, None) not in known]
+        if (before := known - ids) and left:
             windows = tuple(Window(start=each.start, end=each.end, returned=0) for each in left)
-            in_all, _ = promise_of([msgspec.structs.replace(asked, windows=windows)], also)
-            told = f"periods of {self.name} that the ledger has charged before this horizon: {len(before):,}"
+            in_all, _ = promise_of([msgspec.structs.replace(rest, windows=windows), *own], also)
+            told = f"periods of {self.name} that were published or charged before this horizon: {len(before):,}"
             yield "before", f"{told}; with all of this one they come to {in_numbers(in_all)}, asked as now"
 
     def _charged(self) -> set[str]:

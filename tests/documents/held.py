@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 
 import polars as pl
 
@@ -150,11 +150,16 @@ NOBODY = (b"7.0", b"1e16", b"true", b"[7]", b'{"a": 1}')
 """Users of JSON that are neither texts nor whole numbers."""
 
 
+BUSY = 1_500
+"""So many plays that twice as many would be too many for a day."""
+
+
 def dirty_rows(world: World) -> None:
     """One drink in three spellings, and rows that must go: a time, a monitor, a bot, nobody; at a change of clocks, and
     lines with a field too many or few, with an open quote, and in another encoding, none of which may stop the rest.
     In Latin-1, JSON lines and Parquet too: with lines that are no JSON, no object and no text. Rows that must stay have
     commas, quotes and a line end in quotes, and times of each kind: local ones, with offsets, numbers, timestamps.
+    All of the Parquet file is in a CSV file too, with a user who would be too busy if both counted.
     """
     lines = (
         "user,item,time,agent",
@@ -191,7 +196,9 @@ def dirty_rows(world: World) -> None:
     (world.folder / "raw.csv").write_bytes(raw)
     latin = b"client;titre;heure;agent\nfay;Caf\xe9 noir;05.01.2026 12:00;\nfay;caf\x81;05.01.2026 12:01;\n"
     (world.folder / "latin.csv.gz").write_bytes(gzip.compress(latin))
-    quoted = 'user,item,time,agent\nida,"Caf\u00e9\nNoir",2026-01-05 10:00:00,\n'
+    quoted = 'user,item,time,agent\nida,"Caf\u00e9\nNoir",2026-01-05 10:00:00,\n12,Tea,2026-01-05 10:00:00,\n'
+    seconds = [f"2026-01-06 10:{second // 60:02}:{second % 60:02}" for second in range(BUSY)]
+    quoted += "".join(f"13,tea,{second},\n" for second in seconds)
     (world.folder / "quoted.csv").write_text(quoted, "utf-8")
     objects = [
         b'{"user": "gus", "item": "tea", "time": "2026-01-05T10:00:00+02:00", "agent": null, "more": [1, {}]}',
@@ -207,13 +214,19 @@ def dirty_rows(world: World) -> None:
     ]
     (world.folder / "raw.jsonl").write_bytes(b"\n".join(objects))
     table = pl.DataFrame({"user": [12], "item": ["Tea "], "time": [datetime(2026, 1, 5, 10)], "agent": [None]})
-    table.write_parquet(world.folder / "raw.parquet")
+    again = pl.DataFrame({"user": 13, "item": "tea", "time": pl.Series(seconds).str.to_datetime(), "agent": None})
+    pl.concat([table, again], how="vertical_relaxed").write_parquet(world.folder / "raw.parquet")
     table.with_columns(agent=pl.lit("Mozilla/5.0")).write_avro(world.folder / "raw.avro")
     (world.folder / "menu.csv").write_text('item\nCafe\u0301 Noir\nTea\ntea \n"Tea, ""Hot"""\n', "utf-8")
 
 
 def one_spelling(world: World) -> None:
     rows = pl.read_parquet(world.folder / "plays.parquet")
+    weeks = {path.parent.name: pl.read_parquet(path) for path in world.folder.glob("plays/*/*.parquet")}
+    assert list(weeks["2025-12-29"]["time"]) == [datetime(2026, 1, 4, 23, tzinfo=UTC)] and len(weeks) == 2
+    assert sum(map(len, weeks.values())) == len(rows)
+    assert rows["user"].to_list().count("13") == BUSY
+    rows = rows.filter(pl.col("user") != "13")
     times = [f"{time:%d. %H:%M:%S}" for time in rows["time"]]
     assert list(zip(rows["user"], rows["item"], times, strict=True)) == [
         ("Ana", "caf\u00e9 noir", "05. 08:30:00"),
@@ -225,45 +238,45 @@ def one_spelling(world: World) -> None:
         ("bo", "tea", "05. 10:00:00"),
         ("ed", "tea", "05. 09:00:00"),
         ("ed", "tea", "05. 10:00:00"),
-        ("ed", "tea", "05. 09:00:00"),
         ("ed", "tea", "05. 11:30:00"),
         ("ed", "tea", "04. 23:00:00"),
         ("fay", "caf\u00e9 noir", "05. 11:00:00"),
         ("ida", "caf\u00e9 noir", "05. 10:00:00"),
+        ("12", "tea", "05. 10:00:00"),
         ("gus", "tea", "05. 08:00:00"),
         ("7", "caf\u00e9 noir", "05. 10:00:00"),
         ("hal", "tea", "05. 11:00:00"),
         ("hal", "tea", "05. 10:00:00"),
         ("12", "tea", "05. 10:00:00"),
-        ("12", "tea", "05. 10:00:00"),
     ]
-    assert rows["country"].to_list() == ["DE"] * 12 + ["FR", "IE"] + ["SE"] * 4 + ["IE", "PT"]
-    listed = pl.read_csv(world.folder / "catalogue.csv", infer_schema=False)["item"].to_list()
-    assert listed == ["caf\u00e9 noir", "tea", 'tea, "hot"']
+    assert rows["country"].to_list() == ["DE"] * 11 + ["FR", "IE", "IE"] + ["SE"] * 4 + ["PT"]
+    listed = dict(pl.read_csv(world.folder / "catalogue.csv", infer_schema=False).rows())
+    assert listed == {"caf\u00e9 noir": "Caf\u00e9 Noir", "tea": "Tea", 'tea, "hot"': 'Tea, "Hot"'}
 
 
 OUTCOMES = """\
 raw.csv, rows, 29
 latin.csv, rows, 2
-quoted.csv, rows, 1
+quoted.csv, rows, 1502
 raw.jsonl, rows, 14
-raw.parquet, rows, 1
+raw.parquet, rows, 1501
 raw.avro, rows, 1
 latin.csv, kept, 1
 latin.csv, unreadable line, 1
-quoted.csv, kept without an agent, 1
+quoted.csv, kept without an agent, 1502
 raw.avro, kept, 1
 raw.csv, bot, 1
-raw.csv, kept, 12
+raw.csv, kept, 11
 raw.csv, monitor, 1
 raw.csv, no item, 1
 raw.csv, no time, 3
 raw.csv, no user, 1
+raw.csv, there twice, 1
 raw.csv, time not in 2000 to 2100, 2
 raw.csv, unreadable line, 8
 raw.jsonl, kept without an agent, 4
 raw.jsonl, unreadable line, 10
-raw.parquet, kept without an agent, 1
+raw.parquet, there twice, 1501
 """
 CLEANING = [Held("import csv", "python", before=dirty_rows, says=f"^{OUTCOMES}$", after=one_spelling)]
 COMMAND_LINE = [

@@ -44,7 +44,7 @@ def test_every_form_of_a_time(page: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("user", [7.0, True, b"ana"])
 def test_users_that_a_text_would_make_other_people_of(page: dict[str, Any], user: object) -> None:
-    with pytest.raises(TypeError, match="cast users and items to String or Int64"):
+    with pytest.raises(TypeError, match="cast users and items to String, numbers to Int64"):
         page["source"]("x", "DE", frame(["2026-01-05"], user), "UTC", [])
     assert page["source"]("x", "DE", frame(["2026-01-05"], 7), "UTC", [])["user"].to_list() == ["7"]
 
@@ -66,10 +66,27 @@ def test_a_header_with_a_name_twice_is_refused(page: dict[str, Any], tmp_path: P
     """Only of columns that are read: others may have no name at all."""
     path = tmp_path / "rows.csv"
     path.write_text("user,item,item,time,agent\nana,first,last,2026-01-05,m\n")
-    with pytest.raises(ValueError, match=r"rows\.csv has two columns of one name"):
+    with pytest.raises(SystemExit, match=r"rows\.csv cannot be read: two columns of one name"):
         page["from_lines"](str(path))
     path.write_text("user,item,time,agent,,\nana,tea,2026-01-05,m,,\n")
     assert page["from_lines"](str(path))["item"].to_list() == ["tea"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("half.csv.gz", gzip.compress(b"user,item,time,agent\n" * 9)[:-12]),
+        ("half.JSONL.GZ", gzip.compress(b"{}\n" * 9)[:-12]),
+        ("plain.csv.gz", b"user,item,time,agent\n"),
+        ("wide.csv", "user,item,time,agent\n".encode("utf-16")),
+        ("mac.csv", b"user,item,time,agent\rana,tea,2026-01-05,m\r"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(page: dict[str, Any], tmp_path: Path, name: str, content: bytes) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(SystemExit, match=f"{re.escape(name)} cannot be read: "):
+        page["from_lines"](str(path))
 
 
 def test_amounts_with_decimal_commas(tmp_path: Path) -> None:
@@ -83,5 +100,5 @@ def test_amounts_with_decimal_commas(tmp_path: Path) -> None:
     rows = page["from_lines"](str(path), delimiter=";", names=page["FRENCH"])
     rows = page["source"]("x", "FR", eval(f"rows{edit[1]}", page, {"rows": rows}), "UTC", [])
     assert as_numbers(rows["minutes"].to_arrow()).to_pylist() == [1250.5, 3, None]
-    kept = re.search(r"^kept\.select\((.*)\)\.write", script[1], re.M)
+    kept = re.search(r"^kept = kept\.select\((.*)\)$", script[1], re.M)
     assert kept and eval(f"[{kept[1]}]", page)[-2:] == ["country", "minutes"]

@@ -321,13 +321,16 @@ class TestTheOperatorsLook:
 
     def test_an_input_none_of_whose_rows_counts(self, folder: Path) -> None:
         write(folder / "good.parquet", rows_of())
-        write(folder / "old.parquet", rows_of(200, time=lambda time: time - 86_400 * 365))
+        late = rows_of(1, time=lambda time: time + 86_400 * 365)
+        write(folder / "old.parquet", [*rows_of(200, time=lambda time: time - 86_400 * 365), *late])
         write(folder / "gin.parquet", [*rows_of(150, item=lambda _: "gin"), *rows_of(200)])
         told = checked(
             "--input", "old.parquet", "--input", "gin.parquet", "--show-dropped-rows", rows="good.parquet"
         ).err
         assert "  good.parquet: 100 or more\n" in told, told
         assert "  old.parquet: 100 or more; outside the period: 100 or more, all; no row of it counts\n" in told, told
+        where = "outside the period: 100 or more, fewer than half; before it: 100 or more, after it: fewer than 100\n"
+        assert where in told, told
         assert "  gin.parquet: 100 or more; not in domain: 100 or more, fewer than half\n" in told, told
 
     @pytest.mark.parametrize("text", ["", "user,item,time\n"])
@@ -338,7 +341,7 @@ class TestTheOperatorsLook:
         told = checked("--input", "none.csv", "--show-dropped-rows", rows="good.csv").err
         assert "  good.csv: 100 or more\n  none.csv: fewer than 100; no row of it counts\n" in told, told
         told = checked("--show-dropped-rows", rows="*.csv").err
-        assert "  of 1 of 2 files of *.csv no row counts (no rows): none.csv\n" in told, told
+        assert "  no row counts of 1 of the 2 files of *.csv (no rows): none.csv\n" in told, told
 
     def test_columns_that_rows_lack(self, folder: Path) -> None:
         """Such as a key with another name, in rows that can be read."""
@@ -368,9 +371,9 @@ class TestTheOperatorsLook:
         assert "files of" not in checked("--show-dropped-rows", rows="logs/*").err
         write(folder / "logs/good.parquet", [*old, *rows_of(1)])
         told = checked("--show-dropped-rows", rows="logs/*").err
-        assert "  of 1 of 14 files of logs/* no row counts (not in domain): logs/gin.parquet\n" in told, told
+        assert "  no row counts of 1 of the 14 files of logs/* (not in domain): logs/gin.parquet\n" in told, told
         named = ", ".join(f"logs/old-{number:02}.parquet" for number in range(10))
-        assert f"  of 12 of 14 files of logs/* no row counts (outside the period): {named} and 2 more\n" in told, told
+        assert f"  no row counts of 12 of the 14 files of logs/* (outside the period): {named} and 2 more\n" in told, told
 
     def test_groups_that_few_rows_have(self, folder: Path) -> None:
         """One is misspelt, one is written small, one has rows of unlisted items alone: each would be noise."""

@@ -763,22 +763,31 @@ def test_another_horizon_in_mid_series_is_told(folder: Path, capsys: pytest.Capt
     assert said.startswith(promise(read_published(str(folder / "out")).manifest)), said
 
 
-def test_a_second_horizon_says_what_it_comes_to_with_the_first(folder: Path, capsys: pytest.CaptureFixture) -> None:
-    """Before any of it is published, as the folder says once all of it is."""
-    text = CHARGED.replace("epsilon: 1", "epsilon: 1\n  privacy_unit: user")
+@pytest.mark.parametrize("charged", [True, False])
+@pytest.mark.parametrize("output", ["out/{report}-{start}.csv", "out/\n  format: csv"])
+def test_a_second_horizon_says_what_it_comes_to_with_the_first(
+    folder: Path, capsys: pytest.CaptureFixture, charged: bool, output: str
+) -> None:
+    """Before any of it is published, as the folder says once all of it is; also of a correction, and without a ledger.
+    """
+    text = CHARGED.replace("epsilon: 1", "epsilon: 1\n  privacy_unit: user").replace("out/{report}-{start}.csv", output)
+    text = text if charged else text.partition("ledger:")[0]
     (folder / "budget.db").unlink()
     budget = ("--ledger", f"sqlite:///{folder}/budget.db", "--dataset", "plays", "--epsilon", "9")
     assert main(["budget", "create", *budget, "--privacy-unit", "user"]) == 0
     (folder / "weekly.yaml").write_text(text.replace("horizon: 4", "horizon: 1"))
-    assert report(folder, *FIRST) == 0
+    assert report(folder, *FIRST) == report(folder, *FIRST, "--correction", "1") == 0
     (folder / "weekly.yaml").write_text(text.replace("horizon: 4\n  every: week\n  first: 2026-01-05", SECOND_YEAR))
-    said = "charged before this horizon: 1; with all of this one they come to epsilon 2, asked as now"
-    for words in (("--dry-run",), (*SECOND, "--dry-run"), SECOND, ("--dry-run",), ("--window-end", "2026-01-26")):
+    third = ("--window-end", "2026-01-26")
+    said = "or charged before this horizon: 1; with all of this one they come to epsilon 3, asked as now"
+    for words in (("--dry-run",), (*SECOND, "--dry-run"), SECOND, ("--dry-run",), (*third, "--dry-run"), third):
         capsys.readouterr()
         assert report(folder, *words) == 0
-        assert (said in capsys.readouterr().out) is ("--dry-run" in words)
+        told = capsys.readouterr().out
+        assert (said in told) is ("--dry-run" in words), told
+        assert "epsilon 3 for one user's rows" in " ".join(told.split()) or len(words) < 3
     manifest = read_published(str(folder / "out")).manifest
-    assert manifest is not None and promise(manifest).startswith("epsilon 2 for one user's rows")
+    assert manifest is not None and promise(manifest).startswith("epsilon 3 for one user's rows")
 
 
 def test_a_restored_ledger_is_noticed_in_the_next_horizon_too(folder: Path, capsys: pytest.CaptureFixture) -> None:

@@ -211,7 +211,8 @@ class DataQuality:
             lost = {path: reasons.most_common(1)[0][0] for path, reasons in files.items() if not reasons[_KEPT]}
             for reason in dict.fromkeys(lost.values()) if len(lost) < len(files) else ():
                 paths = [path for path, its in lost.items() if its == reason]
-                yield f"  no row counts of {len(paths):,} of the {len(files):,} files of {uri} ({reason}): {_named(paths)}"
+                many = f"{len(paths):,} of the {len(files):,} files of {uri}"
+                yield f"  no row counts of {many} ({reason}): {_named(paths)}"
         for paths in self.copies:
             yield f"  {_named(paths)} hold the same bytes: each of their rows is there {len(paths):,} times"
 

@@ -72,7 +72,8 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
         else:
             report.dry_run(number, lambda *found: accepted.append(found))
     if not arguments.json:
-        print(f"{arguments.file} is a valid report", flush=True)
+        unseen = "" if numbers else ": neither its rows nor its release key were looked at"
+        print(f"{arguments.file} is a valid report{unseen}", flush=True)
     for found in accepted:
         with report.pointing():
             document.update(tell_dry_run(arguments, *found))

@@ -46,6 +46,7 @@ class Document:
     def __init__(self, path: str) -> None:
         self.path = path
         self.fields: dict[str, Field] = {}
+        self.places: dict[str, int] = {}  # the lines of a list of inputs
         try:
             with open(path, "rb") as source:
                 content = source.read()
@@ -75,6 +76,8 @@ class Document:
 
     def error(self, name: str, text: str) -> InvalidArgument:
         """An error at the line of a field, or of its section or the file if the field is missing."""
+        if name in self.places:
+            return self._refusal(self.places[name], text)
         while name and name not in self.fields:
             name = name.rpartition(".")[0]
         return self._refusal(self.fields[name].line if name else 1, text)
@@ -107,6 +110,7 @@ class Document:
                 raise self._refusal(line, f"{name} is given twice, first in line {self.fields[name].line}")
             self.fields[name] = field = Field(_value(value), line)
             for number, item in enumerate(value.value, 1) if name == INPUT and isinstance(field.value, list) else ():
+                self.places[f"{name}[{number}]"] = item.start_mark.line + 1
                 if isinstance(item, yaml.MappingNode):  # an input with settings of its own
                     self.fields[f"{name}[{number}]"] = Field({}, item.start_mark.line + 1)
                     self._add(item, f"{name}[{number}].")
@@ -173,12 +177,15 @@ class Scheduled:
         Args:
             correction: the one that was asked for, if any, so that another release is another correction.
         """
+        if error.rule.startswith(literal(f"{self.document.path}:")):  # has one
+            return error
         names = {option.name: name for name, option in self.fields.items()} | _NOT_FIELDS
         meant = [names[field] for field in error.fields() if field in names]
         records = self.document.records() if error.input is None else [f"{INPUT}[{error.input}]"]
         own = [f"{record}.{field}" for field in error.fields() for record in records]
-        places = (*meant, *own) if error.input is None else (*own, *meant, *records, INPUT)
-        place = next((name for name in places if name in self.document.fields), (meant or [otherwise])[0])
+        places = (*meant, *own) if error.input is None else (*own, *(n for n in meant if n != INPUT), *records, INPUT)
+        known = {**self.document.fields, **self.document.places}
+        place = next((name for name in places if name in known), (meant or [otherwise])[0])
         where = self.document.error(place, "").rule
         again = "report name or --correction" if correction is None else "--correction, whose label is new"
         rest = type(error)("", error.rule, error.remedy).shown(

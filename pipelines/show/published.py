@@ -225,14 +225,23 @@ class PublishedReport:
         return {group: listings[::-1] for group, listings in groups.items()}
 
     def of_group(self, group: str | None) -> PublishedReport:
-        """The report of one group, with the same guarantee."""
+        """The report of one group, with the same guarantee, from the first window that has the group."""
         rows = [row for row in self.rows if group_of(row) == group]
         if self.manifest is None:
             return replace(self, rows=rows)
         windows = tuple(
             window for window in self.manifest.windows if window.group is None or as_text(window.group) == group
         )
-        return replace(self, rows=rows, manifest=msgspec.structs.replace(self.manifest, windows=windows))
+        first = min((window.start for window in windows if window.start is not None), default=None)
+        told = [
+            (change, before)
+            for change, before in zip(self.changes, self.otherwise, strict=True)
+            if None in (first, change[0]) or change[0] > first
+        ]
+        manifest = msgspec.structs.replace(self.manifest, windows=windows)
+        return replace(
+            self, rows=rows, manifest=manifest, changes=[each for each, _ in told], otherwise=[each for _, each in told]
+        )
 
     @property
     def _steps(self) -> tuple[float, float] | None:

@@ -277,7 +277,8 @@ def how_to_read(report: PublishedReport) -> list[str]:
 def of_draws(report: PublishedReport) -> str:
     """How far nearly all counts were moved by the noise of the draws, or nothing (`noise.of_draws`)."""
     manifest = report.manifest
-    return noise.of_draws(not_corrected(report.parts or ([manifest] if manifest else [])))
+    drawn = not_corrected(report.parts or ([manifest] if manifest else []))
+    return noise.of_draws([each for each in drawn if manifest is None or each.bounds() & manifest.bounds()])
 
 
 def changes_of(report: PublishedReport) -> list[str]:

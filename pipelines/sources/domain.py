@@ -222,7 +222,7 @@ def _about(path: str, field: str = "domain") -> Iterator[None]:
 
 def _found_at(path: str, field: str = "domain") -> str:
     """The one file of a path. Raises InvalidArgument."""
-    remedy = "give a file with one public item per line"
+    remedy = "give a public list, with one item or group per line"
     with reached(path, field, remedy=remedy):
         files = match_any(path)
     if not files:
@@ -358,8 +358,7 @@ def _groups(options: Options) -> Groups | None:
     try:
         labels = read_domain(options["groups"], column)
     except InvalidArgument as error:
-        field = "group_column" if error.field == "domain_column" else "groups"
-        raise InvalidArgument(field, error.rule, error.remedy) from None
+        raise error.renamed(lambda name: "group_column" if name == "domain_column" else "groups") from None
     if not has_columns(options["groups"]):
         lines = labels.index().labels
         longer = lines.filter(_begins_with(lines, lines))

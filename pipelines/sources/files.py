@@ -212,7 +212,11 @@ class Inputs(Source):
         return fingerprint({"kind": "inputs", "inputs": files, "columns": identity_of(known)}, key)
 
     def local_paths(self) -> tuple[str, ...]:
-        return tuple(path for each in self.inputs for path in each.local_paths())
+        paths: list[str] = []
+        for number, each in enumerate(self.inputs, 1):
+            with of_input(number):
+                paths += each.local_paths()
+        return tuple(paths)
 
 
 Content = tuple[int | str | None, ...]

@@ -116,7 +116,7 @@ def test_maps_of_texts_mean_what_their_values_do() -> None:
     for wrong, rule in (
         ({"parameters": {"delta": "small"}}, "delta must be a number"),
         ({"period": period | {"to_date": "yes"}}, "period.to_date must be true or false, got yes"),
-        ({"domain": "none.txt"}, "domain none.txt does not exist: give a file with one public item per line"),
+        ({"domain": "none.txt"}, "domain none.txt does not exist: give a public list"),
     ):
         with pytest.raises(ValueError, match=rule):
             RankRows(**{**asked, **wrong})

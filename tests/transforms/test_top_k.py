@@ -378,7 +378,7 @@ class TestArguments:
             ({"item": "user"}, ValueError, "user must be another field than item"),
             ({"domain": b"abc"}, ValueError, r"domain must be a list of items or UnknownDomain\(\), got bytes"),
             ({"domain": {"FR": "menu.txt"}}, ValueError, "got str: the whole domain .* may be the path of a file"),
-            ({"domain": Path("none.txt")}, ValueError, "domain none.txt does not exist: give a file with one public"),
+            ({"domain": Path("none.txt")}, ValueError, "domain none.txt does not exist: give a public list"),
             ({"exact_counters": 1}, ValueError, "exact_counters must be True or False, got int"),
             ({"shards": 3}, ValueError, "shards must be a power of two from 1 to 65536, got 3"),
             ({"shards": 2**17}, ValueError, "power of two"),

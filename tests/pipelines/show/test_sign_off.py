@@ -556,6 +556,16 @@ def test_a_series_that_was_asked_otherwise_before_is_signed_for_with_all_that_it
     assert "Items: 4, a public list; other windows have other lists." in entry
 
 
+def test_of_a_group_that_came_later_nothing_is_said_of_windows_before() -> None:
+    both = {"horizon": 2, "privacy_unit": "user", "mechanism": "oneshot"}
+    published("days/5.csv", asked("5", **day(5), k=3, groups=["x"], **both))
+    published("days/6.csv", asked("6", **day(6), k=2, groups=["x", "y"], **both))
+    x, y = (" ".join(command("show", "days", "--group", group).out.split()) for group in "xy")
+    assert "The windows before that of 2026-01-06 were asked otherwise: k 3 (now 2)" in x and "otherwise" not in y
+    far = [said.partition("nearly all counts change by less than ")[2].partition(" ")[0] for said in (x, y)]
+    assert int(far[0]) > int(far[1]), far
+
+
 def test_of_two_changes_each_is_told_against_what_is_asked_since_the_newest() -> None:
     for number, k in ((5, 3), (6, 2), (7, 3)):
         published(f"days/{number}.csv", asked(str(number), **day(number), k=k))

@@ -226,7 +226,9 @@ class ScheduledReport(Publications):
         own = [each for each in published if series_difference(each, asked) is None]
         rest = msgspec.structs.replace(asked, release_id=f"{self.name}/")
         also = charged_too(self._charges(), [*own, rest])
-        known = {corrected_by(str(each.release_id)) for each in (*own, *also)}
+        known = {
+            corrected_by(name) for name in [*(str(each.release_id) for each in own), *(one.release_id for one in also)]
+        }
         ids = {self.release_id(each, None) for each in range(max(horizon, self.schedule.ended(now(), beyond=True)))}
         left = [self._period(each) for each in range(horizon) if self.release_id(each, None) not in known]
         if (before := known - ids) and left:

@@ -236,7 +236,7 @@ class PublishedReport:
         told = [
             (change, before)
             for change, before in zip(self.changes, self.otherwise, strict=True)
-            if None in (first, change[0]) or change[0] > first
+            if first is None or change[0] is None or change[0] > first
         ]
         manifest = msgspec.structs.replace(self.manifest, windows=windows)
         return replace(

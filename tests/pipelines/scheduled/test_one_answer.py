@@ -768,7 +768,7 @@ def test_another_horizon_in_mid_series_is_told(folder: Path, capsys: pytest.Capt
 def test_a_second_horizon_says_what_it_comes_to_with_the_first(
     folder: Path, capsys: pytest.CaptureFixture, charged: bool, output: str
 ) -> None:
-    """Before any of it is published, as the folder says once all of it is; also of a correction, and without a ledger."""
+    """Before any of it is published, as the folder says once all of it is; also a correction, and without a ledger."""
     text = CHARGED.replace("epsilon: 1", "epsilon: 1\n  privacy_unit: user").replace("out/{report}-{start}.csv", output)
     text = text if charged else text.partition("ledger:")[0]
     (folder / "budget.db").unlink()

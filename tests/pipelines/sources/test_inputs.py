@@ -473,7 +473,7 @@ def test_a_mistake_in_a_report_names_its_line_and_its_input(tmp_path: Path, inpu
         ("\n  - {input: a.csv, time_column: at}\n  - {input: b.csv, time_column: at}\n  time_column: at", 5),
         ("\n  - {input: a.csv, time_column: at}\n  - {input: b.csv}\n  time_column: time", 6),
         ("\n  - {input: a.csv, time_column: at}\n  - {input: b.csv}", 5),
-        ("\n  - {input: a.csv, time_column: at}\n  - b.csv", 3),
+        ("\n  - {input: a.csv, time_column: at}\n  - b.csv", 5),
         ("\n  - {input: a.csv, time_column: at}\n  - {input: a.csv, time_column: at}", 5),
         ("\n  - {input: a.csv, constants: {at: 7}}\n  - {input: b.csv, constants: {none: x}}\n  time_column: at", 5),
     ],

@@ -81,6 +81,7 @@ def test_a_header_with_a_name_twice_is_refused(page: dict[str, Any], tmp_path: P
         ("wide.csv", "user,item,time,agent\n".encode("utf-16")),
         ("mac.csv", b"user,item,time,agent\rana,tea,2026-01-05,m\r"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_file_that_cannot_be_read_is_named(page: dict[str, Any], tmp_path: Path, name: str, content: bytes) -> None:
     path = tmp_path / name

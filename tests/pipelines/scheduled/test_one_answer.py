@@ -731,6 +731,10 @@ def test_a_rotated_key_draws_no_old_period_again(folder: Path, capsys: pytest.Ca
     first, second = capsys.readouterr().out.splitlines()
     assert f"{RANKING}; a call is refused: " in first and "is not the one under which weekly/" in first, first
     assert second.endswith("missed")
+    (folder / "key").unlink()
+    assert report(folder, "--missed", "--until", "2026-01-19") == 2
+    said = capsys.readouterr().err
+    assert said.count("weekly.yaml:") == said.count(f"{folder}/weekly.yaml:15: release_key") == 2, said
 
 
 def test_another_horizon_in_mid_series_is_told(folder: Path, capsys: pytest.CaptureFixture) -> None:

@@ -470,6 +470,33 @@ def test_check_looks_at_all_that_the_file_itself_says(
     assert message in said and "stands here" not in said
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("items.txt", None, "weekly.yaml:5: domain.file items.txt does not exist: give a public list, with one item"),
+        ("items.txt", "one\ntwo\n", "mechanism.k must be at most the number of items"),
+        ("groups.csv", None, "groups.file groups.csv does not exist: give a public list, with one item or group per"),
+        ("groups.csv", "name\nx\n", "groups.column 'land' is no column of groups.csv: it has name: give groups.column"),
+    ],
+)
+@pytest.mark.parametrize("charged", [True, False])
+def test_a_check_reads_the_lists(
+    folder: Path, capsys: pytest.CaptureFixture, name: str, content: str | None, message: str, charged: bool
+) -> None:
+    """And neither the key nor the rows, as it says."""
+    text = f"{CHARGED if charged else CHARGED.partition('ledger:')[0]}groups:\n  column: land\n  file: groups.csv\n"
+    (folder / "weekly.yaml").write_text(text)
+    (folder / "groups.csv").write_text("land\nDE\n")
+    for absent in ("key", "rows.csv"):
+        (folder / absent).unlink()
+    assert report(folder, "--dry-run") == 0
+    assert "a valid report: neither its rows nor its release key were looked at\n" in capsys.readouterr().out
+    (folder / name).unlink() if content is None else (folder / name).write_text(content)
+    assert report(folder, "--dry-run") == 2
+    said = capsys.readouterr()
+    assert message in said.err.replace(f"{folder}/", "") and "valid" not in said.out, said
+
+
 def test_a_check_of_an_example_says_that_it_is_valid_or_what_it_lacks(
     folder: Path, capsys: pytest.CaptureFixture
 ) -> None:

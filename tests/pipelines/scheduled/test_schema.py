@@ -77,6 +77,7 @@ def test_an_invalid_field_is_reported_with_its_line(
         ("k: 3", "k: 3\n  skew: 2", 12, "skew must be a number from 1/2 to 1"),
         ("file: items.txt", "file: none.txt", 5, "domain.file none.txt does not exist"),
         ("input: rows.csv", "input: none.csv", 3, "none.csv matches no file"),
+        ("input: rows.csv", "input:\n  - rows.csv\n  - none.csv", 5, "none.csv matches no file"),
         ("name: joint", "name: cdp-peeling", 12, "budget.delta must be given for cdp-peeling"),
         ("release_key: file:key", "release_key: abc", 14, "release_key must be given as file:PATH"),
         ("output: out/{report}-{start}.csv", "output: out/{start}.txt", 16, "sink.output"),

@@ -407,7 +407,7 @@ def explain(budget: Budget, before: Cost, asked: Cost, after: Cost) -> str:
         lines.append(_sum("rho", before.rho, asked.rho, after.rho, budget.rho) + under)
     if after.adds_up:
         lines.append(_remedy(budget.left(before).epsilon))
-    if after.adds_up or budget.rho:
+    if after.adds_up or budget.rho or not before.adds_up:  # what was adopted fits in a period of its own only
         lines.append("`private-topk budget renew` begins a new period, in which the same people can lose as much again")
     else:
         lines.append(
@@ -420,9 +420,12 @@ def _sum(name: str, before: Fraction, asked: Fraction, after: Fraction, limit: F
     digits = 6
     while after > limit and _nearest(after, digits) == _nearest(limit, digits) and digits < _MAX_DIGITS:
         digits += 3  # 0.9 + 0.1 = 1 is not over 1: as floats they are 1.00000000000000003, which then has to be seen
-    terms = f"{number(before, digits)} spent + {number(asked, digits)} asked = {number(after, digits)}"
+    added, allowed = number(after, digits), number(limit, digits, ROUND_FLOOR)
+    if after <= limit:
+        allowed = max(allowed, added, key=float)  # nor does what is within it look over
+    terms = f"{number(before, digits)} spent + {number(asked, digits)} asked = {added}"
     more = "" if digits == 6 else ", as a float is not quite what it prints: in Python give Fraction('0.1')"
-    return f"adding up {name}: {terms}, {'over' if after > limit else 'within'} {number(limit, digits)}{more}"
+    return f"adding up {name}: {terms}, {'over' if after > limit else 'within'} {allowed}{more}"
 
 
 def _nearest(value: Fraction, digits: int) -> str:

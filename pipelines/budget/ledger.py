@@ -228,14 +228,28 @@ class Ledger:
         tables = load("private_topk.pipelines.budget.tables")  # SQLAlchemy, which a run without a ledger needs not
         self._database: Database = tables.Database(url)
 
-    def create(self, budget: Budget) -> None:
-        """Open a budget. Raises InvalidArgument if the dataset has one for that unit, or has spent more than that."""
+    def create(self, budget: Budget, *, unit_named: bool = True) -> None:
+        """Open a budget.
+
+        Args:
+            unit_named: whoever opens it has named its unit, and so means a second budget where there is one of another.
+
+        Raises:
+            InvalidArgument: the dataset has one for that unit, or has charges that it cannot hold.
+        """
         self._database.make()
         with self._database.locked() as connection:
             books = connection.books(budget.dataset)
             if any(other.unit == budget.unit for other in books.budgets):
                 which = verbatim(f"dataset {budget.dataset} has a {budget.unit} budget already")
                 raise InvalidArgument("", f"{which}: it cannot be changed, since releases were promised under it")
+            for other in books.budgets if not unit_named else ():
+                rule = f"must be named, since dataset {budget.dataset} has a {other.unit} budget already"
+                remedy = "every release would be charged to both, and no budget can be taken back"
+                raise InvalidArgument("privacy_unit", verbatim(rule), remedy)
+            _check_neighbours(books.budgets, budget.neighbours)
+            if budget.unit == "user-window" and budget.neighbours == "add-remove":
+                _check_charged(budget.dataset, books.charges)
             spent = Cost.sum(heaviest(budget, budget_usage(budget, books).charges))
             # Every release is charged to all budgets of its dataset: none would fit any more.
             if not budget.fits(spent):
@@ -707,9 +721,21 @@ def _check_parts(asked: Entry, charges: list[Entry]) -> None:
             rule = f"must not {cut}: a bound on what counts of a user, such as groups, then lets other rows count, and "
             remedy = (
                 "take the same windows, or windows that lie apart; larger ones only without groups and "
-                "{max_items_per_user}; or a budget with {privacy_unit} user, or with {neighbours} replace-one"
+                "{max_items_per_user}; or, if all releases have {privacy_unit} user, a new ledger with a budget of "
+                "that unit alone (docs/budget.md)"
             )
             raise InvalidArgument("window", verbatim(rule + "the user is replaced there"), remedy)
+
+
+def _check_charged(dataset: str, charges: list[Entry]) -> None:
+    """Raise InvalidArgument where windows that were charged cut through each other as `_check_parts` allows none to."""
+    bounded = [entry.windows for entry in charges if entry.bounded]
+    if bounded and Windows.union(bounded).cut_by(Windows.union([entry.windows for entry in charges])):
+        rule = (
+            f"cannot be user-window: releases of dataset {dataset} have windows that cut through each other, where a "
+            "bound on what counts of a user, such as groups, lets other rows count"
+        )
+        raise InvalidArgument("privacy_unit", verbatim(rule), "keep to its user budget alone")
 
 
 def _check_neighbours(budgets: list[Budget], neighbours: str) -> None:

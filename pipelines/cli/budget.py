@@ -19,6 +19,7 @@ from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.files import protected_files, refuse_replacing
 from private_topk.pipelines.process import check_signals, level
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, printable, verbatim
+from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.stated import number as shown
 
 if TYPE_CHECKING:
@@ -79,7 +80,15 @@ def _create(arguments: Namespace, others: list[str]) -> bool:
         unit=arguments.privacy_unit or "user-window",
         neighbours=arguments.neighbours or "add-remove",
     )
-    _ledger(arguments.ledger).create(budget)
+    ledger = _ledger(arguments.ledger)
+    ledger.create(budget, unit_named=arguments.privacy_unit is not None)
+    for other in ledger.read(budget.dataset).budgets:
+        if other.unit != budget.unit:
+            print(
+                f"dataset {printable(budget.dataset)} has a {other.unit} budget too: from now on every release is "
+                "charged to both",
+                file=sys.stderr,
+            )
     if arguments.json:
         _tell(arguments.ledger, budget.dataset, budget.unit, arguments)
         return True
@@ -89,8 +98,8 @@ def _create(arguments: Namespace, others: list[str]) -> bool:
     )
     if budget.rho:
         print(
-            f"Releases fit while their epsilons add up to at most {epsilon}, or their rhos (zCDP) to at most "
-            f"{_floored(budget.rho)}"
+            f"Releases fit while their epsilons add up to at most {_floored(budget.total.epsilon)}, or their rhos "
+            f"(zCDP) to at most {_floored(budget.rho)}"
         )
     return True
 
@@ -209,6 +218,8 @@ def _history(arguments: Namespace, others: list[str]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+    if any((cost := entry.cost).delta and cost == Cost(cost.epsilon, cost.delta) for entry in books.charges):
+        print("rho of what is charged by epsilon and delta is that of any such release; its sheet may prove less")
     for began in books.renewals:
         days = began.length / timedelta(days=1)
         print(f"renewed {began.began}: {began.dataset}, {began.unit}, for at least {days:g} days")
@@ -266,7 +277,8 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
     several = f", or several of rho {_floored(left['rho'])} in all; delta {_floored(left['delta'])} for single releases"
     one = f"one release of epsilon {_floored(left['epsilon'])}"
     fits = one if left["epsilon"] > found["total"]["epsilon"] * _LEAST else "nothing"
-    by_rho = "            by zCDP; a page may state another epsilon, at another delta, or of Gaussian noise: both hold"
+    by_rho = f"            by zCDP, from rho {shown(found['spent']['rho'])}; "
+    by_rho += "a page may state another epsilon, at another delta, or of Gaussian noise: both hold"
     ahead = told_ahead([budget], books)
     notes = ["later periods of a report are paid from this too"] * (budget.unit == "user" and not ahead)
     notes += ["epsilons by zCDP do not add up, rhos do"] * (found["spent"]["accounting"] == "zcdp")

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from private_topk.pipelines.budget.accounting import Budget
+from private_topk.pipelines.budget.accounting import Budget, explain
 from private_topk.pipelines.budget.composition import Total, rho_within, shares
 from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.budget.ledger import charge as charged
@@ -24,7 +24,7 @@ from private_topk.transforms.release import Release
 from private_topk.transforms.windows import CalendarWindows, Period, SlidingWindows
 from tests.databases import let_pass
 from tests.pipelines.budget.support import DAY, JOINT, MONDAY, Workers, budget, request, weeks
-from tests.pipelines.support import question_of
+from tests.pipelines.support import command, question_of
 from tests.refusals import refused
 
 
@@ -244,7 +244,7 @@ def test_a_year_of_weekly_shares_fits_exactly(url: str) -> None:
             less = Cost(Fraction(fits), Fraction(0))
             assert ledger.quote(request("less", windows=weeks(1, 26), unit="user", cost=less)).used > Fraction(0.999)
     assert 0.999999 < used <= 1
-    with refused("", "adding up rho:", "asked =", ", over 0.0229348 (zCDP"):
+    with refused("", "adding up rho:", "asked =", ", over 0.0229347 (zCDP"):
         ledger.charge(request("week 53", float(share.epsilon), weeks(1, 52), unit="user"))
     assert held.rho == rho_within(Fraction(1), Fraction("5e-7"))
 
@@ -287,6 +287,24 @@ def test_gaussian_noise_is_told_that_its_budget_needs_a_delta(url: str) -> None:
     with pytest.raises(InvalidArgument, match="no delta to spare for rhos: take a mechanism without") as caught:
         ledger.charge(request("a", cost=Cost.gaussian(Fraction(1, 10), Fraction(1, 10**7))))
     assert "renew" not in str(caught.value) and "only the rhos count" in str(caught.value)
+
+
+def test_what_is_refused_beside_adopted_noise_is_not_told_to_take_another_mechanism() -> None:
+    spent, asked = Cost.gaussian(Fraction(1, 10), Fraction(1, 10**7)), Cost(Fraction(1, 2))
+    said = explain(budget("1"), spent, asked, spent + asked)
+    assert "take a mechanism" not in said and "`private-topk budget renew` begins a new period" in said
+
+
+def test_a_second_budget_of_a_dataset_is_meant_and_told(url: str) -> None:
+    """It can never be taken back, and a running report may not go on under it."""
+    options = ("--ledger", url, "--dataset", "plays", "--epsilon", "1")
+    assert command("budget", "create", *options, "--privacy-unit", "user").err == ""
+    refused_ = command("budget", "create", *options)
+    assert refused_.status == 2 and "--privacy-unit must be named, since dataset plays has a user" in refused_.err
+    for more, field in ((("--neighbours", "replace-one"), "--neighbours must be add-remove"), ((), "")):
+        made = command("budget", "create", *options, "--privacy-unit", "user-window", *more, "--json")
+        assert (field or "has a user budget too: from now on every release is charged to both\n") in made.err
+        assert made.status == (2 if field else 0)
 
 
 def test_a_changed_lateness_is_told_with_the_one_to_type_again(url: str) -> None:

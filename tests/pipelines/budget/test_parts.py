@@ -100,6 +100,21 @@ def test_nested_windows_are_refused_if_users_of_the_outer_are_bounded(tmp_path: 
         books.charge(request("month, bounded", MONTH, 2))
 
 
+@pytest.mark.parametrize(("inner", "outer", "held"), [(2, None, True), (None, 2, False)])
+def test_a_second_budget_is_refused_where_it_cannot_hold_what_was_charged(
+    tmp_path: Path, inner: int | None, outer: int | None, held: bool
+) -> None:
+    books = Ledger(f"sqlite:///{tmp_path / 'budget.db'}")
+    books.create(Budget.of("plays", 100, unit="user"))
+    for report, windows, bound in (("weekly", WEEKS, inner), ("month", MONTH, outer)):
+        books.charge(replace(request(report, windows, bound), unit="user"))
+    if held:
+        books.create(Budget.of("plays", 100))
+    else:
+        with refused("privacy_unit", "cannot be user-window: releases of dataset plays have windows that cut through"):
+            books.create(Budget.of("plays", 100))
+
+
 def test_sliding_windows_of_bounded_users_cut_through_each_other(tmp_path: Path) -> None:
     """Whatever unit the run was planned for: a budget of `user-window` is of the rows of one of them."""
     books = ledger(tmp_path)
@@ -107,7 +122,7 @@ def test_sliding_windows_of_bounded_users_cut_through_each_other(tmp_path: Path)
     sliding = Windows.of(SLIDING)
     for windows, bound, unit in ((sliding, None, "user-window"), (APART, 2, "user")):
         books.charge(replace(request(unit, windows, bound), unit=unit))
-    with refused("window", "must not cut through each other: a bound"):
+    with refused("window", "must not cut through each other: a bound", "a new ledger with a budget of that unit alone"):
         books.charge(replace(request("sliding", sliding, 2), unit="user"))
 
 

@@ -138,6 +138,7 @@ def test_the_columns_of_a_history_add_up_to_what_is_spent(place: Path, capsys: p
     assert sum(charge["rho"] for charge in charges) == pytest.approx(shown["spent"]["rho"])
     assert shown["binds"] == "rho" and main(["budget", "show", "--ledger", URL]) == 0
     said = capsys.readouterr().out
+    assert f"by zCDP, from rho {row_of(shown['spent']['rho'])}; a page may state" in said
     assert "used by 2 charges, limited by rho" in said and "  fits now  one release of epsilon " in said
     assert "later periods of a report are paid from this too; epsilons by zCDP do not add up, rhos do\n" in said
     assert [charge["epsilon"] for charge in charges] == [1, None] and charges[0]["rho"] == pytest.approx(1 / 48)
@@ -146,6 +147,18 @@ def test_the_columns_of_a_history_add_up_to_what_is_spent(place: Path, capsys: p
     assert head[8:11] == ["epsilon", "rho", "delta"]
     assert [row[-5:-2] for row in rows] == [["1", "0.0208334", "0"], ["-", row_of(charges[1]["rho"]), "0"]]
     assert shown["spent"]["delta"] == 5e-7 and 1 < shown["spent"]["epsilon"] < 2
+
+
+def test_a_rho_that_is_above_the_one_of_the_sheet_is_told(place: Path) -> None:
+    """Of Gaussian noise that is charged by epsilon and delta, since those of a pure release before it use less."""
+    create(URL, "--epsilon", "3", "--delta", "1e-6")
+    pure, noise = Cost(Fraction(6, 5)), Cost.gaussian(Fraction(1), Fraction(4, 10**7))
+    for name, cost in (("pure", pure), ("noise", noise)):
+        said = command("budget", "history", "--ledger", URL).out
+        Ledger(URL).charge(Request("plays", "user-window", name, "k", "f" * 64, {}, Windows.of(None), cost))
+        assert "its sheet may prove less" not in said
+    said = command("budget", "history", "--ledger", URL).out
+    assert "0.462118" in said and "is that of any such release; its sheet may prove less\n" in said
 
 
 def test_the_budgets_of_several_datasets_end_with_their_sums(place: Path) -> None:

@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, cast
 
-from private_topk.pipelines.budget.accounting import budget_usage, heaviest
+from private_topk.pipelines.budget.accounting import OF_A_LOST_LEDGER, budget_usage, heaviest
 from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.ledger import Account, NoBudget, Request
 from private_topk.pipelines.budget.windows import Windows
@@ -389,7 +389,7 @@ def held_by(account: Account, options: Options) -> Total:
             had = "user" if unit != "user" else "user-window"
             remedy = f"give {had}; another unit is another promise, and charged to both budgets: {remedy}"
         if error.field == "ledger":
-            remedy = f"{remedy}; but bring a lost one back from its backup (docs/operations.md)"
+            remedy = f"{remedy}; but {OF_A_LOST_LEDGER}"
         raise NoBudget(error.field, error.rule, literal(remedy)) from None
 
 

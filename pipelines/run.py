@@ -19,11 +19,12 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions, PortableOptions
 from apache_beam.runners.runner import PipelineResult
 
-from private_topk.pipelines.budget.ledger import charge, tell_operator
+from private_topk.pipelines.budget.ledger import Request, charge, tell_operator
 from private_topk.pipelines.files import is_local
 from private_topk.pipelines.options import Options, inputs_of
 from private_topk.pipelines.process import Interrupted, RunFailed, check_signals, level, received_signal
 from private_topk.pipelines.progress import followed, progress
+from private_topk.pipelines.release.describe import charge_of
 from private_topk.pipelines.release.input_record import InputRecord
 from private_topk.pipelines.release.store import sole_launcher
 from private_topk.pipelines.report import Report
@@ -80,12 +81,18 @@ class Done:
 
 
 def build(
-    pipeline: beam.Pipeline, report: Report, launch: Launch, live: RunState, record: InputRecord | None = None
+    pipeline: beam.Pipeline,
+    report: Report,
+    launch: Launch,
+    live: RunState,
+    record: InputRecord | None = None,
+    request: Request | None = None,
 ) -> None:
     """The whole pipeline of a report.
 
     Args:
         record: where a stream writes down what it has read, and looks up what earlier runs have.
+        request: what is charged, where anything is.
     """
     question = report.question
     reading = report.source.read(report.windows)
@@ -99,6 +106,8 @@ def build(
         question.top_k, question.release, question.period, execution, step=report.step, columns=columns
     )
     manifest = msgspec.structs.replace(report.manifest, runner=launch.name)
+    if request is not None and manifest.charge is not None:
+        manifest = msgspec.structs.replace(manifest, charge=charge_of(request))
     written = rankings | "Write" >> report.sink.write(manifest, question.release, live, report.windows)
     if question.period is not None and not report.source.bounded and report.sink.files(question.period) is None:
         _ = written | "Record published windows" >> beam.ParDo(RecordPublished(live))
@@ -194,7 +203,7 @@ class _Running:
         self._finished = is_finished(report)
         self._record = None if self._finished else report.input_record()
         # Before the pipeline is built, whose readers hold what they read against the input that was identified here.
-        self._request = None if report.account is None else report.request()
+        self._request = None if report.account is None else report.account.books.as_charged(report.request())
         check_adopted(report)
 
     @contextmanager
@@ -207,7 +216,7 @@ class _Running:
         try:
             with exact_counters(show_exact_counters), _no_notebook(), _explained():
                 if not self._finished:
-                    build(pipeline, self._report, self._launch, self._live, self._record)
+                    build(pipeline, self._report, self._launch, self._live, self._record, self._request)
             yield pipeline
         finally:
             self._live.close()

@@ -66,6 +66,12 @@ class Charge:
         return min(2 * overlapping, 2 * most, self.windows.number if overlapping else 0)
 
 
+OF_A_LOST_LEDGER = (
+    "bring a lost one back from its backup, or open it with its old total, then let `private-topk budget adopt` write "
+    "down what is published (docs/operations.md)"
+)
+
+
 class NoBudget(InvalidArgument):
     """The error of a budget that was never opened."""
 

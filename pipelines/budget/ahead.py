@@ -73,7 +73,7 @@ def reports_ahead(budget: Budget, books: Books) -> Iterator[tuple[str, str, Ahea
 
 def _horizon(entry: Entry) -> tuple[int, Cost] | None:
     """How many windows share the total of a charge, and what one costs; None of one that does not tell."""
-    with suppress(KeyError, TypeError, ValueError):  # adopted, or a request of one's own, which may note anything
+    with suppress(KeyError, TypeError, ValueError):  # a request of one's own, which may note anything
         return int(json.loads(entry.question)["asked"]["horizon"]), entry.cost
     return None
 

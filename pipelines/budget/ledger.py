@@ -333,6 +333,17 @@ class Ledger:
             found, books = _settled(connection, request), connection.books(request.dataset)
             return books if isinstance(found, ChargeReceipt) else books._replace(charges=[*books.charges, found[0]])
 
+    def as_charged(self, request: Request) -> Request:
+        """The request at the reading of its cost that a charge would write down, or has; as it is where one is refused.
+
+        So a manifest that is made before the charge tells it, and a ledger that is restored need not choose again.
+        """
+        with suppress(InvalidArgument):
+            name, key_id = request.release_id, request.key_id
+            charges = [each for each in self.after(request).charges if (each.release_id, each.key_id) == (name, key_id)]
+            return replace(request, cost=charges[-1].cost)
+        return request
+
     def lacks(self, published: Iterable[Entry]) -> list[Entry]:
         """Those of some published releases that were never charged here."""
         with self._database.locked() as connection:
@@ -344,6 +355,10 @@ class Ledger:
         They count whether or not they fit, since they are facts. None can be drawn again, since their inputs are not
         known. One that is given twice is two answers, of which each is charged.
 
+        Each keeps the reading of its cost that its manifest tells: that was fixed before it was drawn, by what was
+        charged before it, and any that is chosen now could follow from what came out (`Budget`). One that no ledger was
+        charged for counts by its rho, or by its epsilon and delta in a budget that has no rho.
+
         Raises InvalidArgument for a release that cannot be of the dataset's budgets.
         """
         with self._database.locked() as connection:
@@ -353,11 +368,11 @@ class Ledger:
                     paid.add(min(held, key=lambda each: each.cost.epsilon).id)
                     continue
                 books, now = connection.books(entry.dataset), _stamp(connection.now())
-                _own(connection, books, entry.dataset, entry.unit)
+                own = _own(connection, books, entry.dataset, entry.unit)
                 _check_neighbours(books.budgets, entry.neighbours)
                 _check_rows(entry, books.charges)
-                number = connection.next_id(Entry)
-                adopted.append(replace(entry, id=number, charged=now, finished=now, outcome=ADOPTED))
+                number, cost = connection.next_id(Entry), entry.cost if own.rho else entry.cost.readings()[-1]
+                adopted.append(replace(entry, id=number, cost=cost, charged=now, finished=now, outcome=ADOPTED))
                 connection.add(adopted[-1])
                 paid.add(number)
             return adopted

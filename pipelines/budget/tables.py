@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sql
 
-from private_topk.pipelines.budget.accounting import Books, Budget, Entry, NoBudget, Renewal
+from private_topk.pipelines.budget.accounting import OF_A_LOST_LEDGER, Books, Budget, Entry, NoBudget, Renewal
 from private_topk.pipelines.budget.rows import BROKEN, record_in, row_of
 from private_topk.pipelines.process import PATIENCE, RunFailed, told_if_slow
 from private_topk.transforms.errors import InvalidArgument, Unreachable, install_extra, verbatim
@@ -85,6 +85,7 @@ _NOT_KNOWN = (
     "whether the ledger has taken what was to be written is not known: `private-topk budget show` tells, once it can "
     "be reached. If a release was charged, the same release under the same key costs nothing more"
 )
+_MAKE = f"make it with `private-topk budget create`; but {OF_A_LOST_LEDGER}"
 _LOCKED = {"SQLITE_BUSY", "55P03"}
 """What the databases call a lock that another connection holds."""
 
@@ -253,7 +254,7 @@ class Database:
             RunFailed: whether it was written is not known.
         """
         if self.file is not None and not os.path.exists(self.file):
-            raise NoBudget("ledger", f"{self._said} does not exist", "make it with `private-topk budget create`")
+            raise NoBudget("ledger", f"{self._said} does not exist", _MAKE)
         unanswered = None
         try:
             with self._engine.connect() as connection:
@@ -261,7 +262,7 @@ class Database:
                     connection.begin()
                     if not sql.inspect(connection).has_table(_LEDGER.name):
                         there = f"{self._said} holds no budgets"
-                        raise NoBudget("ledger", there, "make one with `private-topk budget create`")
+                        raise NoBudget("ledger", there, _MAKE)
                     self._bring_up_to_date(connection)
                 held = Connection(connection, self.name)
                 yield held

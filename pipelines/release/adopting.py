@@ -6,6 +6,7 @@ input of two releases differs.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from fractions import Fraction
@@ -72,7 +73,7 @@ def entries_of(manifests: Iterable[Manifest], dataset: str, charged: Collection[
         for each in manifest.corrects if manifest.private else ():
             if each.release_id not in known:
                 corrected.setdefault(each.release_id, _entry_of_corrected(each, _entry_of(manifest, dataset)))
-    return [*found, *corrected.values()]
+    return [*corrected.values(), *found]
 
 
 def _entries_of(manifests: Iterable[Manifest], dataset: str) -> list[Entry]:
@@ -102,6 +103,7 @@ def _entry_of_corrected(corrected: Publication, correction: Entry) -> Entry:
 
 def _entry_of(manifest: Manifest, dataset: str) -> Entry:
     columns, reading, privacy = manifest.columns or {}, manifest.reading or {}, manifest.privacy
+    horizon = (privacy.windows or 1) if privacy and privacy.of_all_windows else None
     row = {
         **(msgspec.structs.asdict(manifest.charge) if manifest.charge is not None else {}),
         "id": 0,
@@ -109,7 +111,7 @@ def _entry_of(manifest: Manifest, dataset: str) -> Entry:
         "release_id": manifest.release_id,
         "key_id": manifest.key_id,
         "fingerprint": "",
-        "question": "",
+        "question": json.dumps({"asked": {"horizon": horizon}}) if horizon else "",
         "stream": None,
         "mechanism": manifest.mechanism,
         "k": manifest.k,

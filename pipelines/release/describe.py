@@ -31,6 +31,7 @@ from private_topk.pipelines.release.promise import promised
 from private_topk.transforms.stated import stated
 
 if TYPE_CHECKING:
+    from private_topk.pipelines.budget.ledger import Request
     from private_topk.pipelines.question import Question
     from private_topk.transforms.spec import TopK
 
@@ -85,7 +86,7 @@ def manifest_of(
         item_type="int64" if integer_items else None,
         delta_of_a_shared_hash=_of_a_shared_hash(top_k),
         zcdp_of_a_window=None if mechanism.guarantee.privacy == "none" else Zcdp.of(cost_of(top_k)),
-        charge=_charge(question) if private else None,
+        charge=charge_of(question.request(dataset="", key_id="", fingerprint="")) if private else None,
         time_zone=None if period is None or period.zone == "UTC" else period.zone,
         dataset=dataset,
         found=found or None,
@@ -139,8 +140,9 @@ def _privacy(question: Question) -> PrivacyFacts:
     )
 
 
-def _charge(question: Question) -> ChargeFacts:
-    row = row_of(question.request(dataset="", key_id="", fingerprint="").entry())
+def charge_of(request: Request) -> ChargeFacts:
+    """What a manifest tells of a charge."""
+    row = row_of(request.entry())
     return ChargeFacts(**{each.name: row[each.name] for each in msgspec.structs.fields(ChargeFacts)})
 
 

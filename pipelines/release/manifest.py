@@ -154,7 +154,8 @@ class Zcdp(Record, frozen=True, kw_only=True):
 
 class ChargeFacts(Record, frozen=True, kw_only=True):
     """What a ledger is charged for the whole release, in the words and exact numbers of its table (docs/budget.md):
-    what one window costs, and which windows are paid for.
+    what one window costs, by the reading of its cost that was charged (`Cost.readings`), and which windows are paid
+    for.
     """
 
     unit: str

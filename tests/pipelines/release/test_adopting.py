@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -13,13 +15,17 @@ import msgspec
 import pytest
 
 from private_topk.pipelines.budget import Budget, Ledger, Windows
+from private_topk.pipelines.budget.accounting import Entry
+from private_topk.pipelines.budget.ahead import reports_ahead
 from private_topk.pipelines.budget.rows import row_of
+from private_topk.pipelines.budget.statement import statement
 from private_topk.pipelines.cli import main, parser_of
 from private_topk.pipelines.cli.arguments import options_of
 from private_topk.pipelines.question import Question, asked_by
 from private_topk.pipelines.release.adopting import entries_of
-from private_topk.pipelines.release.describe import manifest_of
+from private_topk.pipelines.release.describe import charge_of, manifest_of
 from private_topk.pipelines.release.manifest import Manifest
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.windows import Period
 from tests.pipelines.charged import arguments, create, place, with_ledger
 from tests.pipelines.scheduled.support import folder, report
@@ -28,6 +34,7 @@ from tests.pipelines.support import options
 __all__ = ["folder", "place"]
 
 URL = "sqlite:///budget.db"
+URLS = "sqlite:///before.db", "sqlite:///after.db"
 ASKED = {
     "input": "rows.csv",
     "output": "out.csv",
@@ -39,6 +46,10 @@ ASKED = {
     "from": "2026-01-05",
     "to": "2026-02-02",
 }
+
+
+def horizon_of(entry: Entry) -> int | None:
+    return json.loads(entry.question or "{}").get("asked", {}).get("horizon")
 
 
 def asked(**more: object) -> Question:
@@ -76,13 +87,91 @@ def test_a_manifest_tells_exactly_what_the_ledger_was_charged(
     rows = {"user_column": "who", "time_column": "when", "time_unit": "ms"}
     charged = question.request(dataset="plays", key_id="k", fingerprint="f", rows=rows).entry()
     [entry] = entries_of([Manifest.decode(published(question).encode())] * 2, "plays")
-    unknown = {"fingerprint": "", "question": "", "charged": entry.charged, "outcome": "adopted"}
+    unknown = {"fingerprint": "", "question": entry.question, "charged": entry.charged, "outcome": "adopted"}
     assert row_of(entry) == {**row_of(charged), **unknown}
+    assert horizon_of(entry) == horizon_of(charged), "by which the periods that a report has left are told"
     assert charged.pays_for(entry)
     less = replace(charged.cost, epsilon=charged.cost.epsilon * Fraction(999, 1000))
     later = Windows.of(Period(datetime(2026, 7, 6, tzinfo=UTC), datetime(2026, 8, 3, tzinfo=UTC), timedelta(7)))
     for other in ({"release_id": "other"}, {"key_id": "other"}, {"windows": later}, {"cost": less}):
         assert not replace(charged, **other).pays_for(entry)
+
+
+MIXED = {
+    "pure": ("--mechanism", "oneshot", "--epsilon", "1.2"),
+    "first": ("--mechanism", "gaussian", "--epsilon", "1", "--delta", "4e-7"),
+    "second": ("--mechanism", "gaussian", "--epsilon", "0.5", "--delta", "1e-7"),
+}
+
+
+WHOLE = {"window": None, "from": None, "to": None}
+
+
+def shown(url: str, capsys: pytest.CaptureFixture) -> str:
+    capsys.readouterr()
+    assert main(["budget", "show", *with_ledger(url)]) == 0
+    return capsys.readouterr().out.replace(url, "")
+
+
+@pytest.mark.parametrize(("kept", "used"), [((), "100.0%"), (("--release-delta", "1e-6"), "90.0%")], ids=str)
+def test_a_restored_ledger_shows_what_the_lost_one_did(
+    kept: tuple[str, ...], used: str, place: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Also of Gaussian noise that was charged by epsilon and delta since a pure release came before it."""
+    budget, before, after = ("--epsilon", "3", "--delta", "1e-6", "--privacy-unit", "user", *kept), *URLS
+    create(before, *budget)
+    for name, asked_for in MIXED.items():
+        more = (*asked_for, "--privacy-unit", "user", "--max-items-per-user", "20")
+        assert main(arguments(name, *with_ledger(before, *more))) == 0
+        if name == "pure":
+            shutil.copy("before.db", "backup.db")
+    lost = shown(before, capsys)
+    assert f"{used} used by 3 charges" in lost and "spent     epsilon 2.7, delta 5e-07\n" in lost
+    create(after, *budget)
+    for url in (after, "sqlite:///backup.db"):
+        assert main(["budget", "adopt", ".", *with_ledger(url)]) == 0
+        assert shown(url, capsys) == lost
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_order_of_charges_is_restored(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """From no backup, and from one of each moment."""
+    monkeypatch.chdir(tmp_path)
+    before, after = URLS
+    drawn = random.Random(seed)
+    budget = Budget.of("plays", 3, 1e-6, drawn.choice([5e-7, 8e-7, 1e-6]), unit="user")
+    Ledger(before).create(budget)
+    for number in range(5):
+        shutil.copy("before.db", f"{number}.db")
+        epsilon, delta = drawn.choice([0.1, 0.4, 1.2]), drawn.choice([None, 1e-7, 4e-7])
+        more = {"mechanism": "oneshot"} if delta is None else {"mechanism": "gaussian", "delta": delta}
+        question = asked(**more, epsilon=epsilon, max_items_per_user=20, privacy_unit="user", **WHOLE)
+        columns = {"user": "who"}
+        request = question.request(dataset="plays", key_id="k", fingerprint="0" * 32, rows={"user_column": "who"})
+        request = Ledger(before).as_charged(replace(request, release_id=f"{drawn.random()}"))
+        with suppress(InvalidArgument):  # what does not fit
+            Ledger(before).charge(request)
+            told = published(question, release_id=request.release_id, charge=charge_of(request), columns=columns)
+            Path(f"{number}.manifest.json").write_bytes(told.encode())
+    lost = Ledger(before).read()
+    Ledger(after).create(budget)
+    for url in (after, *(f"sqlite:///{number}.db" for number in range(5))):
+        assert main(["budget", "adopt", ".", *with_ledger(url)]) == 0
+        there = Ledger(url).read()
+        assert {each.release_id: each.cost for each in there.charges} == {
+            each.release_id: each.cost for each in lost.charges
+        }
+        assert statement(budget, there) == statement(budget, lost)
+
+
+def test_noise_that_no_ledger_was_charged_for_fits_a_budget_without_rho(tmp_path: Path) -> None:
+    ledger, budget = Ledger(f"sqlite:///{tmp_path}/budget.db"), Budget.of("plays", 1, *[Fraction("1e-6")] * 2)
+    ledger.create(budget)
+    noise = published(asked(mechanism="gaussian", delta=1e-6, max_items_per_user=2))
+    [adopted] = ledger.adopt(entries_of([noise], "plays"))
+    assert budget.binding(adopted.cost) == (Fraction(1), "delta")
 
 
 def test_a_report_says_what_its_restored_ledger_lacks(folder: Path, capsys: pytest.CaptureFixture) -> None:
@@ -273,7 +362,8 @@ def test_what_a_correction_names_is_adopted_with_it(last: str, folder: Path, cap
     for epsilon, more in (("0.7", ()), ("0.7", ("--correction", "1")), (last, ("--correction", "2"))):
         (folder / "weekly.yaml").write_text(text.replace("epsilon: 1", f"epsilon: {epsilon}\n  privacy_unit: user"))
         assert report(folder, *words, *more) == 0
-    spent = {each.release_id: each for each in Ledger(url).read().charges}
+    lost = Ledger(url).read()
+    spent = {each.release_id: each for each in lost.charges}
     adopt = ["budget", "adopt", "--ledger", url, "--dataset", "plays"]
     for path in [path for path in (folder / "out").iterdir() if "correction-2" not in path.name]:
         path.unlink()
@@ -283,7 +373,11 @@ def test_what_a_correction_names_is_adopted_with_it(last: str, folder: Path, cap
     create(url, *budget)
     assert main([*adopt, str(folder / "out")]) == 0
     assert "3 of 3 releases adopted\n" in capsys.readouterr().out
-    found = {each.release_id: each for each in Ledger(url).read().charges}
+    there = Ledger(url).read()
+    [(_, _, before)], [(_, _, ahead)] = (reports_ahead(books.budgets[0], books) for books in (lost, there))
+    assert (before.left, before.horizon, before.fitting) == (ahead.left, ahead.horizon, ahead.fitting) == (2, 3, 2)
+    assert float(ahead.used) == pytest.approx(float(before.used))
+    found = {each.release_id: each for each in there.charges}
     assert found.keys() == spent.keys()
     for name, charge in found.items():
         assert (charge.windows, charge.rows) == (spent[name].windows, spent[name].rows)

@@ -261,7 +261,7 @@ def test_a_file_that_is_checked_is_told_what_its_ledger_says(folder: Path, capsy
         assert report(folder, "--dry-run", *words) == 2
         told = capsys.readouterr().err
         assert "none.db does not exist: open one with `private-topk budget create --ledger" in told
-        assert "; but bring a lost one back from its backup (docs/operations.md)" in told
+        assert "; but bring a lost one back from its backup, or open it with its old total, then let `private-" in told
 
     def checked(old: str = "", new: str = "", status: int = 0) -> str:
         (folder / "weekly.yaml").write_text(text.replace(old, new))

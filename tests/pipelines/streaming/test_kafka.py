@@ -303,7 +303,8 @@ def test_the_messages_of_a_topic_can_be_looked_at_before_the_charge(
     words += made_up.question("--window", "1d", "--from", "2026-01-02", "--to", "2026-01-04")
     done = command(*words)
     assert done.status == 0, done
-    for line in ("in the input: 6", "null: 1", "unreadable: 2", "outside the period: 1", "not in domain: 1"):
+    outside = "outside the period: 1; before it: 1, after it: 0"
+    for line in ("in the input: 6", "null: 1", "unreadable: 2", outside, "not in domain: 1"):
         assert f"  {line}\n" in done.err
     said = "the horizon has passed: only rows that the broker had stamped by then are on time"
     assert said in capfd.readouterr().err

@@ -229,9 +229,8 @@ class _Running:
         if report.question.reason is not None:
             name = report.question.asked.mechanism.about.name
             print(f"mechanism: {name} ({report.question.reason})", file=sys.stderr)
-        privacy = None if self._finished else report.manifest.privacy
         with level("warning"):
-            for sentence in (*weak_promise(privacy), *report.check_stated_groups()) if privacy else ():
+            for sentence in () if self._finished else _told(report):
                 print(f"private-topk: {sentence}", file=sys.stderr)
         if request is None or report.account is None:
             yield
@@ -307,6 +306,16 @@ class _Running:
             with suppress(Exception):  # it may be over, or its server gone
                 self.job.cancel()
         return how_it_stands(self._report, self._again, self._before, told)
+
+
+def _told(report: Report) -> Iterator[str]:
+    """What may not be meant of a report that is about to run, in sentences."""
+    privacy, period = report.manifest.privacy, report.question.period
+    if privacy is not None:
+        yield from weak_promise(privacy)
+        yield from report.check_stated_groups()
+    if period is not None and period.zone != "UTC" and report.source.may_lack_zone:  # whether one does is private
+        yield f"times that have no zone are read as UTC, and windows are in {period.zone}"
 
 
 @contextmanager

@@ -261,10 +261,6 @@ class NewAndCounted(Source):
     def columns(self) -> Columns:  # type: ignore[override]
         return self.new.columns
 
-    @property
-    def integer_items(self) -> bool:
-        return self.new.integer_items
-
     def parts(self) -> Sequence[Source]:
         return self.new.parts()
 

@@ -27,7 +27,6 @@ from private_topk.pipelines.files import FileInfo, is_local, open_content, packi
 from private_topk.pipelines.sources.avro_schema import (
     Branch,
     Unreadable,
-    are_integers,
     bare,
     branches_of,
     check_columns,
@@ -35,8 +34,9 @@ from private_topk.pipelines.sources.avro_schema import (
     only,
     plain_types,
     rows_of,
+    types_of,
 )
-from private_topk.pipelines.sources.columns import Columns, Rows
+from private_topk.pipelines.sources.columns import Columns, Rows, Types
 from private_topk.transforms.errors import InvalidArgument, refused, verbatim
 
 inflate: ModuleType = zlib
@@ -104,9 +104,9 @@ class Block(NamedTuple):
     content: bytes
 
 
-def check(file: FileInfo, columns: Columns) -> bool:
-    """Raise InvalidArgument unless the file is complete Avro and has the columns, of types that can be read. Returns
-    whether its items are integers.
+def check(file: FileInfo, columns: Columns) -> Types:
+    """The types of the columns. Raises InvalidArgument unless the file is complete Avro and has them, of types that can
+    be read.
     """
     with open_content(file.path) as source:
         header = _header(source, file.path)
@@ -115,7 +115,7 @@ def check(file: FileInfo, columns: Columns) -> bool:
             if source.read(16) != header.sync:
                 raise refused(f"{file.path} is truncated: its last block is not complete. Write or copy it again")
     check_columns(file.path, header.fields, columns)
-    return columns.integers(lambda name: are_integers(header.fields[name]))
+    return types_of({name: header.fields[name] for name in columns.names()})
 
 
 def pieces(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from fastavro.schema import expand_schema
 
-from private_topk.pipelines.sources.columns import Columns, Rows, is_int64
+from private_topk.pipelines.sources.columns import Columns, Rows, Types
 from private_topk.pipelines.sources.names import check_names
 from private_topk.transforms.errors import InvalidArgument, verbatim
 
@@ -151,9 +151,9 @@ def check_columns(where: str, fields: dict[str, list[Branch]], columns: Columns)
             raise InvalidArgument("", verbatim(rule), "write it as one type, or as that and null")
 
 
-def are_integers(branches: list[Branch]) -> bool:
-    """Whether a field has integers only, or nothing."""
-    return is_int64(only(branches).arrow)
+def types_of(fields: dict[str, list[Branch]]) -> Types:
+    """The type of every field, which may also have nothing."""
+    return {name: only(branches).arrow for name, branches in fields.items()}
 
 
 def rows_of(found: dict[str, list[Any]], fields: dict[str, list[Branch]]) -> Rows:

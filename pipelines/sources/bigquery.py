@@ -14,15 +14,19 @@ from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from private_topk.pipelines.files import exists, match_any, open_file
 from private_topk.pipelines.release.identity import not_in_fingerprint
-from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.columns import Columns, Types
 from private_topk.pipelines.sources.files import Files
 from private_topk.pipelines.sources.names import check_names, keys_of
 from private_topk.pipelines.sources.source import BlockReader, Source
 from private_topk.transforms.errors import InvalidArgument, install_extra, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
+
+_TYPES = {"INTEGER": pa.int64(), "INT64": pa.int64(), "TIMESTAMP": pa.timestamp("us", "UTC")}
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,8 @@ class BigQuery(Source):
         return {field.name: field.field_type for field in self._facts.schema}
 
     @property
-    def integer_items(self) -> bool:
-        return self.columns.integers(lambda name: self._kinds[name] in ("INTEGER", "INT64"))
+    def types(self) -> Sequence[Types]:
+        return ({name: _TYPES[kind] for name, kind in self._kinds.items() if kind in _TYPES},)
 
     def check(self, period: Period | None) -> None:
         kinds = self._kinds

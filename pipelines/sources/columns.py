@@ -24,6 +24,8 @@ MEANINGS: dict[str, Meaning] = {"time": "time", "value": "amount"}
 
 UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
 """Microseconds in each; a nanosecond counts as the microsecond that it lies in."""
+Types = Mapping[str, pa.DataType]
+"""The types of columns that are known before a row is read: of texts, and in JSON, each value has its own."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +105,17 @@ class Columns:
         """Every column that is read, as its role and its name."""
         return [(role, name) for role in ROLES for name in self.of(role)]
 
-    def integers(self, are: Callable[[str], bool]) -> bool:
-        """Whether items are integers, by what a column holds: those of several columns are none."""
-        return len(self.of("item")) == 1 and are(*self.of("item"))
+    def has_integers(self, types: Types) -> bool:
+        """Whether items are integers, by the type of their column: those of several columns are none."""
+        items = self.of("item")
+        return len(items) == 1 and is_int64(types.get(items[0], pa.null()))
+
+    def may_lack_zone(self, types: Types) -> bool:
+        """Whether a time may have no zone, by the type of their column: of texts, each says."""
+        kind = pa.string() if self.time is None else types.get(self.time, pa.string())
+        if pa.types.is_timestamp(kind):
+            return kind.tz is None
+        return not getattr(kind_of(kind), "counts", False)
 
     def manner(self) -> dict[str, Any]:
         """How the columns are read, where that is not the default: all fields that are no role."""

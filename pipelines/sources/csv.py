@@ -23,7 +23,7 @@ import pyarrow.csv as pa_csv
 
 from private_topk.pipelines.files import FileInfo, open_content, unpacked_name
 from private_topk.pipelines.process import is_read_along
-from private_topk.pipelines.sources.columns import Columns, Rows, null_if_empty
+from private_topk.pipelines.sources.columns import Columns, Rows, Types, null_if_empty
 from private_topk.pipelines.sources.names import check_names
 from private_topk.pipelines.sources.text import (
     LONGEST,
@@ -58,7 +58,7 @@ def has_tabs(path: str) -> bool:
     return unpacked_name(path).endswith(".tsv")
 
 
-def check(file: FileInfo, columns: Columns) -> bool:
+def check(file: FileInfo, columns: Columns) -> Types:
     """Raise InvalidArgument unless the header line names the columns. No row makes a file refused, nor is an empty
     file: some writers write no header where there are no rows.
     """
@@ -69,7 +69,7 @@ def check(file: FileInfo, columns: Columns) -> bool:
         with open_content(file.path) as source:
             refuse_packed(file.path, source.read(_LOOK))
         raise
-    return False  # values have no types
+    return {}  # values have no types
 
 
 def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:

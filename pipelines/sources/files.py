@@ -17,7 +17,7 @@ from apache_beam.transforms.window import GlobalWindows, TimestampCombiner
 from private_topk.pipelines.files import FileInfo, is_local, match, refuse_doubled, refuse_tables, same_file
 from private_topk.pipelines.release.identity import fingerprint, identity_of
 from private_topk.pipelines.run_state import RunState
-from private_topk.pipelines.sources.columns import ROLES, Columns, Rows
+from private_topk.pipelines.sources.columns import ROLES, Columns, Rows, Types
 from private_topk.pipelines.sources.formats import (
     Piece,
     bundle,
@@ -78,12 +78,12 @@ class Files(Source):
         return tuple(each.file for each in self.originals)
 
     @cached_property
-    def _found(self) -> list[bool]:
-        """Whether items are integers, by every check so far: each opens all files."""
+    def _found(self) -> list[Sequence[Types]]:
+        """The types of all files, by every check so far: each opens all files."""
         return []
 
     @property
-    def integer_items(self) -> bool:
+    def types(self) -> Sequence[Types]:
         if not self._found:
             self.check(None)
         return self._found[-1]
@@ -159,10 +159,6 @@ class Inputs(Source):
     @property
     def uri(self) -> str:  # type: ignore[override]  # which no class of fixed fields has to set
         return ", ".join(each.uri for each in self.inputs)
-
-    @property
-    def integer_items(self) -> bool:
-        return all(each.integer_items for each in self.inputs)
 
     def parts(self) -> Sequence[Source]:
         return self.inputs

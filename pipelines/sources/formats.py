@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from private_topk.pipelines.files import PACKINGS, FileInfo, open_content, packing_of
 from private_topk.pipelines.sources import avro, csv, json_lines, parquet
-from private_topk.pipelines.sources.columns import Columns, Rows, block_of
+from private_topk.pipelines.sources.columns import Columns, Rows, Types, block_of
 from private_topk.pipelines.sources.names import besides, keys_of, with_keys
 from private_topk.pipelines.sources.text import PACKED
 from private_topk.transforms.errors import InvalidArgument, refused
@@ -87,20 +87,21 @@ def format_name(path: str) -> str:
     return name + next((ending for ending, kind in PACKINGS.items() if kind == packing), "")
 
 
-def check_files(files: Sequence[FileInfo], columns: Columns) -> bool:
-    """Raise InvalidArgument unless every file can be read. Looks at headers and footers, and at no row: otherwise one
-    user's row could decide whether there is a ranking. Returns whether the items of all files are integers."""
+def check_files(files: Sequence[FileInfo], columns: Columns) -> Sequence[Types]:
+    """The types of the columns of each file. Raises InvalidArgument unless every file can be read. Looks at headers and
+    footers, and at no row: otherwise one user's row could decide whether there is a ranking.
+    """
     with ThreadPoolExecutor(16) as pool:
-        found = list(pool.map(lambda file: check_file(file, columns), files))
-    return bool(found) and all(found)
+        return list(pool.map(lambda file: check_file(file, columns), files))
 
 
-def check_file(file: FileInfo, columns: Columns) -> bool:
-    """Raise InvalidArgument unless a file can be read, without a look at its rows. Returns whether its items are
-    integers.
+def check_file(file: FileInfo, columns: Columns) -> Types:
+    """The types of a file's columns, but for those of its path. Raises InvalidArgument unless it can be read, without a
+    look at its rows.
     """
     keys = keys_of(file.path, columns)
-    return reader_of(file.path).check(file, besides(columns, keys)) and columns.integers(lambda name: name not in keys)
+    types: Types = reader_of(file.path).check(file, besides(columns, keys))
+    return types
 
 
 def check_decodable(files: Sequence[FileInfo], columns: Columns) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -29,14 +28,14 @@ import pyarrow as pa
 from polars import selectors
 
 from private_topk.pipelines.release.identity import fingerprint, identity_of, not_in_fingerprint
-from private_topk.pipelines.sources.columns import MEANINGS, Columns, Rows, as_bytes, block_of, is_int64
+from private_topk.pipelines.sources.columns import MEANINGS, Columns, Rows, Types, as_bytes, block_of
 from private_topk.pipelines.sources.names import check_names
 from private_topk.pipelines.sources.source import BlockReader, DroppedRowsByReason, Source
 from private_topk.runners import Launch
 from private_topk.transforms.completeness import with_receipt
 from private_topk.transforms.errors import InvalidArgument, crosses, verbatim
 from private_topk.transforms.release import ReleaseKey
-from private_topk.transforms.types import Meaning, is_missing, is_text, kind_of, kind_of_class, label_of
+from private_topk.transforms.types import Meaning, is_missing, is_text, kind_of_class, label_of
 from private_topk.transforms.windows import Period
 
 if TYPE_CHECKING:
@@ -71,8 +70,8 @@ class Frame(Source):
         object.__setattr__(self, "table", _TABLES.setdefault(self.digest, self.table))
 
     @property
-    def integer_items(self) -> bool:
-        return self.columns.integers(lambda name: is_int64(self.table[name].type))
+    def types(self) -> Sequence[Types]:
+        return ({name: self.table[name].type for name in self.table.column_names},)
 
     def check(self, period: Period | None) -> None:
         """Raise InvalidArgument for times of no zone where windows have one; `table_of` has checked all else."""
@@ -86,9 +85,6 @@ class Frame(Source):
                 verbatim(f"has no zone in column {name!r} and would be read as UTC, but windows are in {period.zone}"),
                 f'say the zone: .dt.tz_localize("{period.zone}") in pandas, .dt.replace_time_zone(...) in polars',
             )
-        if not pa.types.is_timestamp(kind) and not getattr(kind_of(kind), "counts", False):
-            told = f"time: texts and objects without a zone are read as UTC, and windows are in {period.zone}"
-            print(told, file=sys.stderr)  # whether there are any is private
 
     def check_runner(self, launch: Launch) -> None:
         if launch.remote or launch.name != "direct":
@@ -351,7 +347,7 @@ def _moment(value: np.datetime64) -> bytes:
 
 
 def _handed_over(rows: Any) -> pa.Table:  # noqa: ANN401
-    if hasattr(rows, "__arrow_c_stream__") and not isinstance(rows, pl.Series):  # which hands over one column
+    if hasattr(rows, "__arrow_c_stream__") and type(rows).__name__ != "Series":  # which hands over one column
         return pa.RecordBatchReader.from_stream(rows).read_all()
     for name in ("to_arrow", "fetch_arrow_table", "to_arrow_table", "arrow"):
         if callable(getattr(rows, name, None)):

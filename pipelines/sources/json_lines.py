@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from private_topk.pipelines.files import FileInfo, open_content, unpacked_name
-from private_topk.pipelines.sources.columns import Columns, Rows
+from private_topk.pipelines.sources.columns import Columns, Rows, Types
 from private_topk.pipelines.sources.text import chunks, encoding_of, refuse_packed, unreadable, whole_file
 from private_topk.transforms.errors import InvalidArgument, refused, verbatim
 
@@ -38,7 +38,7 @@ _STATED = "have a column that `constants` states for all rows of the input: leav
 pieces = whole_file
 
 
-def check(file: FileInfo, columns: Columns) -> bool:
+def check(file: FileInfo, columns: Columns) -> Types:
     """Raise InvalidArgument unless the file can be opened and unzipped, for one in UTF-16 or UTF-32 or that is packed
     otherwise, and for a .json file that is one array, or an object of several lines. No row refuses a file: a line that
     begins so is none.
@@ -58,7 +58,7 @@ def check(file: FileInfo, columns: Columns) -> bool:
             raise InvalidArgument(
                 "", f"{verbatim(file.path)} is {whole}, and must have one object a line", f"write it anew: jq -c {how}"
             )
-    return False  # values have types of their own
+    return {}  # values have types of their own
 
 
 def is_json(path: str) -> bool:

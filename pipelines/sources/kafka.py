@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -32,7 +32,7 @@ import apache_beam as beam
 from private_topk.pipelines.release.identity import identity_of, not_in_fingerprint
 from private_topk.pipelines.release.input_record import InputRecord
 from private_topk.pipelines.sources.clock import Clock, moment_of
-from private_topk.pipelines.sources.columns import Columns, Rows
+from private_topk.pipelines.sources.columns import Columns, Rows, Types
 from private_topk.pipelines.sources.kafka_log import (
     Extent,
     Log,
@@ -89,8 +89,8 @@ class Kafka(Source):
         return self.topic.uri
 
     @property
-    def integer_items(self) -> bool:
-        return self.columns.integers(self.payload.has_integers)
+    def types(self) -> Sequence[Types]:
+        return (self.payload.types(),)
 
     def check(self, period: Period | None) -> None:
         start, facts = int(horizon(period).starts[0]) // 1000, self.topic.facts("input")

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from private_topk.pipelines.files import FileInfo, open_content, packing_of
-from private_topk.pipelines.sources.columns import Columns, Rows, as_bytes, is_int64
+from private_topk.pipelines.sources.columns import Columns, Rows, Types, as_bytes
 from private_topk.pipelines.sources.names import check_names
 from private_topk.transforms.errors import InvalidArgument, refused, verbatim
 from private_topk.transforms.labels import LONGEST_LABEL
@@ -35,9 +35,9 @@ _UNZIPPED = threading.Lock()
 """Held while a zipped file is in memory: one at a time, though many files are checked in many threads."""
 
 
-def check(file: FileInfo, columns: Columns) -> bool:
-    """Raise InvalidArgument unless the file is whole Parquet and has the columns, of types that can be read. Returns
-    whether its items are integers.
+def check(file: FileInfo, columns: Columns) -> Types:
+    """The types of the columns. Raises InvalidArgument unless the file is whole Parquet and has them, of types that can
+    be read.
     """
     with _content(file.path) as source:
         opened = _opened(source, file.path)
@@ -54,7 +54,7 @@ def check(file: FileInfo, columns: Columns) -> bool:
         kind = schema.field(name).type
         called = str(kind).partition("<")[0].upper()
         columns.check(role, name, kind, file.path, called)
-    return columns.integers(lambda name: is_int64(schema.field(name).type))
+    return {name: schema.field(name).type for name in columns.names()}
 
 
 def pieces(file: FileInfo, size: int) -> Iterator[tuple[int, int]]:

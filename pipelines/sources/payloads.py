@@ -17,13 +17,13 @@ from private_topk.pipelines.files import open_file
 from private_topk.pipelines.sources import json_lines
 from private_topk.pipelines.sources.avro_schema import (
     Unreadable,
-    are_integers,
     bare,
     branches_of,
     check_columns,
     rows_of,
+    types_of,
 )
-from private_topk.pipelines.sources.columns import Columns, Rows, block_of
+from private_topk.pipelines.sources.columns import Columns, Rows, Types, block_of
 from private_topk.pipelines.sources.source import DroppedRowsByReason
 from private_topk.transforms.errors import InvalidArgument, of_field, verbatim
 
@@ -36,8 +36,8 @@ class JsonPayload:
 
     identity_tag: ClassVar[str] = "json-payload"
 
-    def has_integers(self, column: str) -> bool:
-        return False
+    def types(self) -> Types:
+        return {}
 
     def rows(self, messages: Sequence[bytes], columns: Columns) -> Rows:
         """The rows of the messages, one each, read like the lines of a JSON lines file."""
@@ -56,8 +56,8 @@ class AvroPayload:
 
     schema: str
 
-    def has_integers(self, column: str) -> bool:
-        return are_integers(branches_of(json.loads(self.schema))[column])
+    def types(self) -> Types:
+        return types_of(branches_of(json.loads(self.schema)))
 
     def rows(self, messages: Sequence[bytes], columns: Columns) -> Rows:
         """The rows of the messages, one each, read like the rows of an Avro file."""

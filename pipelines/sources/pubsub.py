@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.pipelines.sources.clock import this_moment
-from private_topk.pipelines.sources.columns import Columns
+from private_topk.pipelines.sources.columns import Columns, Types
 from private_topk.pipelines.sources.payloads import Decoder, JsonPayload, Payload
 from private_topk.pipelines.sources.source import BlockReader, Source, horizon
 from private_topk.transforms.errors import InvalidArgument, crosses, install_extra, verbatim
@@ -46,8 +46,8 @@ class PubSub(Source):
         resource(self.uri, "subscriptions", "input")
 
     @property
-    def integer_items(self) -> bool:
-        return self.columns.integers(self.payload.has_integers)
+    def types(self) -> Sequence[Types]:
+        return (self.payload.types(),)
 
     def check(self, period: Period | None) -> None:
         horizon(period)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from private_topk.pipelines.release.identity import fingerprint
 from private_topk.pipelines.release.input_record import InputRecord
 from private_topk.pipelines.run_state import RunState
-from private_topk.pipelines.sources.columns import Columns, Rows
+from private_topk.pipelines.sources.columns import Columns, Rows, Types
 from private_topk.runners import Launch
 from private_topk.transforms.counters import DroppedRows
 from private_topk.transforms.errors import InvalidArgument
@@ -56,7 +56,7 @@ class Source(ABC):
         columns: the columns that are read.
         bounded: whether it ends by itself; if not, it ends when the period's last window has closed.
         live: whether it receives only while a runner that can listen is running: `Launch.listening`.
-        integer_items: whether the schema of the rows, which is known at the launch, has integers of 64 bits as items.
+        types: of each file, or of all rows, the types that its schema states, which is known at the launch.
     """
 
     uri: str
@@ -65,8 +65,18 @@ class Source(ABC):
     live: ClassVar[bool] = False
 
     @property
+    def types(self) -> Sequence[Types]:
+        return ({},)
+
+    @property
     def integer_items(self) -> bool:
-        return False
+        """Whether items are integers of 64 bits, by the schemas of all rows."""
+        return all(part.types and all(map(part.columns.has_integers, part.types)) for part in self.parts())
+
+    @property
+    def may_lack_zone(self) -> bool:
+        """Whether a time may have no zone, by the schemas of all rows."""
+        return any(any(map(part.columns.may_lack_zone, part.types)) for part in self.parts())
 
     @property
     def closes_by_arrivals(self) -> bool:

@@ -123,6 +123,8 @@ def test_flags_may_be_what_comparing_columns_gives() -> None:
         ),
         (lambda: rank(ROWS, **ASKED, time_unit="s"), "time_unit needs period: give Period.of"),
         (lambda: rank(ROWS["user"], **ASKED), "rows must be a table, got Series: give a polars or pandas frame"),
+        # As pandas 3 has it: it hands over a stream, of values without names.
+        (lambda: rank(type("Series", (), {"__arrow_c_stream__": None})(), **ASKED), "rows must be a table, got Series"),
         (lambda: rank(ROWS, **ASKED, unknown_domain="no"), "unknown_domain must be True or False, got str"),
         (lambda: Period.of("2026-01-05", "2026-01-19", "7d", to_date="no"), "to_date must be True or False, got str"),
         (lambda: Released(None), "noisy_counts must be numbers, got NoneType: give those of one ranking"),

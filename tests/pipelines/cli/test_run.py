@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from private_topk.pipelines import cli
@@ -60,6 +62,30 @@ def test_a_weak_promise_is_told_by_the_run_as_show_tells_it(folder: Path) -> Non
     assert said.startswith("Epsilon 100 is a weak promise") and said in " ".join(
         command("show", "out.avro").out.split()
     )
+    told = run("--overwrite", mechanism="gaussian", delta=0.5).err
+    assert "private-topk: Delta 0.5 is a large delta: take well below 1 / number of users, such as 1e-6.\n" in told
+
+
+def test_times_that_may_lack_a_zone_are_told_to_be_utc_where_windows_have_one(folder: Path) -> None:
+    """By the type of their column: whether a text lacks one is private."""
+    week = {"window": "day", "from": "2026-01-05", "to": "2026-01-06", "k": 1, "time_zone": "Europe/Berlin"}
+    told = "private-topk: times that have no zone are read as UTC, and windows are in Europe/Berlin\n"
+    row = {"user": pa.array(["u"]), "item": pa.array(["apple"])}
+    for kind, lacks in (
+        (pa.timestamp("us"), True),
+        (pa.date32(), True),
+        (pa.string(), True),
+        (pa.timestamp("us", "UTC"), False),
+        (pa.int64(), False),
+    ):
+        pq.write_table(pa.table({**row, "time": pa.nulls(1, kind)}), "zones.parquet")
+        unit = {"time_unit": "s"} if kind == pa.int64() else {}
+        done = run("--overwrite", input="zones.parquet", **{**week, **unit})
+        assert (done.status, done.err) == (0, told * lacks), kind
+    assert run("--overwrite", input="zones.parquet", **{**week, **unit, "time_zone": "UTC"}).err == ""
+    (folder / "zones.csv").write_text("user,item,time\nu,apple,2026-01-05T10:00:00Z\n")
+    assert run("--overwrite", input="zones.csv", **week).err == told
+    assert run("--overwrite", input="zones.csv", **{**week, "time_zone": "UTC"}).err == ""
 
 
 def test_an_existing_output_is_kept_byte_for_byte_unless_overwritten(folder: Path) -> None:
@@ -238,7 +264,8 @@ def test_a_terminal_is_told_of_dropped_rows_and_nothing_else_is(
         "--release-id r --output out.csv --overwrite"
     ).split()
     head = "dropped rows (operator only, never publish; fewer than 100 are not told): "
-    none = "no row is left: this is pure noise; --dry-run --show-dropped-rows tells why, and of which input\n"
+    none = "no row is left: this is pure noise; --dry-run --show-dropped-rows{} tells why, and of which input\n"
+    few, none = none.format(" --exact-counters"), none.format("")
     an_array = json.dumps([{"user": f"u{n}", "item": "tea"} for n in range(300)]) + "\n"
 
     def files() -> dict[str, bytes]:
@@ -249,12 +276,12 @@ def test_a_terminal_is_told_of_dropped_rows_and_nothing_else_is(
     before = files()
     assert (empty.status, empty.err) == (0, "") and len(before) == 2
     for rows, told in (
-        ("", ""),
-        (an_array, ""),
-        ('{"user": "u"}\n' * 200, "all of them: null 100 or more; "),
+        ("", few),
+        (an_array, few),
+        ('{"user": "u"}\n' * 200, f"all of them: null 100 or more; {none}"),
     ):
         write(tmp_path / "rows.jsonl", rows)
-        assert on_a_terminal(*asked) == (0, empty.out, head + told + none)
+        assert on_a_terminal(*asked) == (0, empty.out, head + told)
         assert command(*asked) == empty and files() == before
     assert on_a_terminal(*asked, "--quiet") == (0, "", "")
     assert on_a_terminal(*asked, "--log-format", "json")[2] == ""
@@ -303,7 +330,8 @@ def test_streams_and_reports_show_dropped_rows_on_a_terminal(tmp_path: Path, mon
     write(tmp_path / "rows.csv", "user,item,time\n" + "u,tea,2026-01-05\nu,tea,2026-01-12\n" * 150)
     write(tmp_path / "weekly.yaml", WEEKLY)
     more = "; --dry-run --show-dropped-rows tells why, and of which input\n"  # a stream's rows were not kept
-    none = f"no row is left: this is pure noise{more}"
+    few = more.replace("rows tells", "rows --exact-counters tells")
+    none = f"no row is left: this is pure noise{few}"
     asked = (
         "--input rows.csv --domain items.txt --mechanism joint --k 1 --epsilon 1 --window 7d --from 2026-01-12 --to "
         "2026-01-19"

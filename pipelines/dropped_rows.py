@@ -26,6 +26,7 @@ from private_topk.pipelines.report import Report
 from private_topk.pipelines.show.published import when
 from private_topk.pipelines.sources.columns import UNITS, Columns, Rows, block_of, texts_of, to_microseconds
 from private_topk.pipelines.sources.files import Files
+from private_topk.pipelines.sources.frame import Frame
 from private_topk.runners import Line, say
 from private_topk.transforms.counters import (
     order_of_magnitude,
@@ -70,7 +71,6 @@ _LOCAL = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9:.]+$"
 _LETTERS = re.compile(r"((?<=9)T(?=9)|(?<=[9 ])(?:UTC|Z)$)|[^\W\d_]")
 """Letters of a text whose digits are 9; those that belong to a time are a group."""
 _KEPT, _NO_ROWS = "kept", "no rows"
-_MORE = "--dry-run --show-dropped-rows tells why, and of which input"
 NONE_LEFT = "no row is left: this is pure noise"
 
 
@@ -95,11 +95,16 @@ def tell_dropped_rows(done: Done, asked: bool | None, exact: bool = False) -> No
     if left is False:
         told = f"all of them: {told}; {NONE_LEFT}" if told else NONE_LEFT
     told = told or ("none" if exact else "none, or too few to tell")
-    if (lost or left is False) and isinstance(done.report.source.parts()[0], Files):
-        told = f"{told}; {_MORE}"
+    source, few = done.report.source.parts()[0], left is False and not lost
+    more = f"--dry-run --show-dropped-rows{' --exact-counters' * few} tells why, and of which input"
+    if left is False and isinstance(source, Frame):  # which is still here
+        why = [f"write the rows to a file, of which {more}"] if few else data_quality_of(done.report).why()
+        told = "; ".join([told, *why])
+    elif (lost or left is False) and isinstance(source, Files):
+        told = f"{told}; {more}"
     if left is not False and empty:
-        more = "; and more" if len(empty) > _MAX_EMPTY else ""
-        told = f"{told}. Pure noise, since nothing was counted there: {'; '.join(_plainly(empty, done.report))}{more}"
+        others = "; and more" if len(empty) > _MAX_EMPTY else ""
+        told = f"{told}. Pure noise, since nothing was counted there: {'; '.join(_plainly(empty, done.report))}{others}"
     facts = {"dropped": lost, "any_left": left, "nothing_counted": empty}
     say(Line(f"dropped rows {heading(exact)}: {printable(told)}", event="dropped_rows", **facts), sys.stderr)
 
@@ -180,28 +185,10 @@ class DataQuality:
             yield f"  {told}"
         if self.overall is not None:
             yield f"  in overall alone: {self._said(self.overall, exact)}{_share(self.overall, self.total)}"
-        for (uri, reading), count in self.readings.items():
-            if count >= _MIN:
-                yield f"  {self._where(uri)}{self._reading(uri, reading, count, exact)}"
-        for (uri, note), count in self.notes.items():
-            if count >= _MIN:
-                yield f"  {self._where(uri)}{self._said(count, exact)} {note}"
-        shapes = [(*key, count) for key, count in self.shapes.most_common() if count >= _MIN]
-        for uri, column, shape, count in shapes[:_MAX_NAMED]:
-            told = f"{self._where(uri)}{self._said(count, exact)}"
-            yield f"  {told} of {column!r} are like {shape!r}, which is not read (docs/formats.md)"
-        if more := shapes[_MAX_NAMED:]:
-            yield f"  {len(more):,} other forms that at least 100 are like are not read either"
-        for (uri, cause), count in self.causes.most_common():
-            if count >= _MIN:
-                many = "most" if 2 * count > self.drops[uri]["unreadable"] else self._said(count, exact)
-                yield f"  {self._where(uri)}{many} of the unreadable rows {cause}"
-        for (uri, where, difference), count in self.spellings.items():
-            if count >= _MIN:
-                told = f"{self._where(uri)}{self._said(count, exact)}"
-                yield f"  {told} rows have {_LISTS[where]} that are in it but for {difference}"
+        yield from (f"  {cause}" for cause in self.why(exact))
         if self.lost.total() == self.total:
-            yield f"  {NONE_LEFT}"
+            few = not exact and max(self.lost.values(), default=0) < _MIN
+            yield f"  {NONE_LEFT}{'; --exact-counters also tells why of fewer than 100 rows' * few}"
         yield from self._days()
         if self.groups:
             yield _with_few("groups", self.groups)
@@ -215,6 +202,31 @@ class DataQuality:
                 yield f"  no row counts of {many} ({reason}): {_named(paths)}"
         for paths in self.copies:
             yield f"  {_named(paths)} hold the same bytes: each of their rows is there {len(paths):,} times"
+
+    def why(self, exact: bool = False) -> Iterator[str]:
+        """What may be wrong with rows that are lost, or read otherwise than they are meant."""
+        least = 1 if exact else _MIN
+        for (uri, reading), count in self.readings.items():
+            if count >= least:
+                yield f"{self._where(uri)}{self._reading(uri, reading, count, exact)}"
+        for (uri, note), count in self.notes.items():
+            if count >= least:
+                yield f"{self._where(uri)}{self._said(count, exact)} {note}"
+        # However exact: the form of a few texts would show them.
+        shapes = [(*key, count) for key, count in self.shapes.most_common() if count >= _MIN]
+        for uri, column, shape, count in shapes[:_MAX_NAMED]:
+            told = f"{self._where(uri)}{self._said(count, exact)}"
+            yield f"{told} of {column!r} are like {shape!r}, which is not read (docs/formats.md)"
+        if more := shapes[_MAX_NAMED:]:
+            yield f"{len(more):,} other forms that at least 100 are like are not read either"
+        for (uri, cause), count in self.causes.most_common():
+            if count >= least:
+                many = "most" if 2 * count > self.drops[uri]["unreadable"] else self._said(count, exact)
+                yield f"{self._where(uri)}{many} of the unreadable rows {cause}"
+        for (uri, where, difference), count in self.spellings.items():
+            if count >= least:
+                told = f"{self._where(uri)}{self._said(count, exact)}"
+                yield f"{told} rows have {_LISTS[where]} that are in it but for {difference}"
 
     def _inputs(self, exact: bool) -> Iterator[str]:
         for uri, total in self.rows.items():

@@ -475,7 +475,7 @@ def test_texts_without_a_zone_are_said_to_be_utc_where_windows_have_one(capsys: 
     for time_zone, text in ((zone, "2026-01-06 10:00"), (zone, "2026-01-06T10:00+01"), ("UTC", "")):
         rows = pl.DataFrame({"user": ["ann"], "item": ["tea"], "time": [text]})
         rank(rows, 1, Joint(1.0), ["tea"], period=Period.of(*week, time_zone=time_zone))
-        said = f"time: texts and objects without a zone are read as UTC, and windows are in {zone}\n"
+        said = f"times that have no zone are read as UTC, and windows are in {zone}\n"
         told = said in capsys.readouterr().err
         assert told == (time_zone != "UTC")
 
@@ -814,6 +814,10 @@ def test_dropped_rows_are_shown_in_a_notebook_or_on_request(
     others = {"user": [f"u{n}" for n in range(300)], "item": ["coal"] * 300}
     words = "all of them: not in domain 100 or more; no row is left: this is pure noise\n"
     assert told(others) == "" and told(others, True).endswith(words)
+    spelt = told({**others, "item": ["Tea"] * 300}, True)
+    assert "noise; 100 or more rows have items outside the domain that are in it but for spaces, capital" in spelt
+    few = told({"user": ["u1"], "item": ["Tea"]}, True)
+    assert "; write the rows to a file, of which --dry-run --show-dropped-rows --exact-counters tells why" in few
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel="one")))
     with monkeypatch.context() as without:
         without.setattr(sys.stderr, "isatty", lambda: True)

@@ -404,7 +404,12 @@ class TestTheOperatorsLook:
         """Fewer than 100 are not told, but that they are all of the rows is."""
         write(folder / "rows.parquet", [*rows_of(1, item=lambda item: f"{SECRET} {item}")])
         told = checked("--show-dropped-rows").err
-        assert "not in domain: fewer than 100, all\n" in told and "no row is left: this is pure noise" in told
+        assert "not in domain: fewer than 100, all\n" in told and told.count("no row is left: this is pure noise;") == 1
+        assert "; --exact-counters also tells why of fewer than 100 rows\n" in told
+        write(folder / "rows.parquet", [*rows_of(1, item=str.upper)])
+        told = checked("--show-dropped-rows", "--exact-counters").err
+        assert "fewer than 100, all" not in told and "rows have items outside the domain that are in it but for" in told
+        assert told.count("no row is left: this is pure noise\n") == 1
         write(folder / "rows.parquet", [*rows_of(1), *rows_of(1, item=lambda item: f"{SECRET} {item}")])
         told = checked("--show-dropped-rows").err
         assert "not in domain: fewer than 100\n" in told and "no row is left" not in told

@@ -341,7 +341,8 @@ def compared(found: Sequence[Preview | Previews]) -> list[str]:
     noisy = [
         f"k={k:g}, epsilon={epsilon:g}" for (k, epsilon), one in zip(settings, found, strict=True) if one.close_to_noise
     ]
-    said = "recall in percent; * the one to take" + (f"; close to noise: {'; '.join(noisy)}" if noisy else "")
+    said = "recall in percent; * the one to take: a preview of its setting alone says why"
+    said += f"; close to noise: {'; '.join(noisy)}" if noisy else ""
     return [*comparison(("k", "epsilon"), columns, worth), "", said]
 
 

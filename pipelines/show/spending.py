@@ -24,6 +24,7 @@ def check_plot(path: str) -> None:
 
 def plot(books: Books, path: str) -> None:
     """Draw the used part of every budget after each charge. Raises InvalidArgument if it cannot be written."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4.5), layout="constrained")
@@ -38,7 +39,9 @@ def plot(books: Books, path: str) -> None:
     axes.set_ylabel("of the budget used")
     axes.set_xlabel("charged (UTC)")
     figure.legend(loc="outside upper left", frameon=False, ncols=2)
-    figure.autofmt_xdate()
+    locator = AutoDateLocator()
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
     try:
         figure.savefig(path, metadata={"Date": None} if path.lower().endswith(".svg") else None)
     except (OSError, ValueError) as error:

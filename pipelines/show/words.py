@@ -74,7 +74,11 @@ def in_words(report: PublishedReport) -> list[str]:
 def weak_promise(privacy: PrivacyFacts) -> list[str]:
     """That a promise is a weak one, where it is."""
     said = f"Epsilon {number(privacy.epsilon)} is a weak promise, a factor above 100: "
-    return [f"{said}people who already know much may learn much from this ranking."] * (privacy.epsilon > _WEAK)
+    much = f"Delta {number(privacy.delta)} is a large delta: {TAKE_DELTA}."
+    return [
+        *[f"{said}people who already know much may learn much from this ranking."] * (privacy.epsilon > _WEAK),
+        *[much] * (privacy.delta > LARGE_DELTA),
+    ]
 
 
 def corrections_of(report: PublishedReport) -> list[str]:
@@ -185,8 +189,7 @@ def _bound(privacy: PrivacyFacts) -> str:
     cases = (
         "in one case as in the other" if privacy.neighbours == "replace-one" else "with them as without, or the reverse"
     )
-    much = f" That is a large delta: {TAKE_DELTA}." if privacy.delta > LARGE_DELTA else ""
-    return f"no {outcome} is more than {_factor(privacy.epsilon)} times as likely {cases}{more}.{much}"
+    return f"no {outcome} is more than {_factor(privacy.epsilon)} times as likely {cases}{more}."
 
 
 def _factor(epsilon: float) -> str:

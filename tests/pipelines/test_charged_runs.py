@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from private_topk.pipelines.budget.composition import rho_within
 from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.cli import main
+from private_topk.pipelines.show import spending
 from private_topk.transforms.mechanisms import noise_of_counts
 from tests.pipelines.charged import arguments, create, place, with_ledger
 
@@ -130,7 +132,7 @@ def test_runs_of_a_horizon_fill_the_ledger_exactly(
 
 
 @pytest.mark.long
-def test_show_history_and_plot(place: Path, capsys: pytest.CaptureFixture) -> None:
+def test_show_history_and_plot(place: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     url = "sqlite:///budget.db"
     create(url, "--epsilon", "2", "--delta", "1e-6")
     create(url, "--epsilon", "8", "--privacy-unit", "user")
@@ -140,6 +142,12 @@ def test_show_history_and_plot(place: Path, capsys: pytest.CaptureFixture) -> No
     shown = capsys.readouterr().out
     assert "25.0% used" in shown and "12.5% used by 1 charge\n" in shown
     assert (place / "spent.svg").read_text().startswith("<?xml")
+    charged = [(datetime.fromisoformat("2026-01-05T09:52Z") + timedelta(minutes=5 * n), n / 4) for n in range(3)]
+    monkeypatch.setattr(spending, "_course", lambda *_: charged)
+    assert main(["budget", "show", "--ledger", url, "--plot", "spent.svg"]) == 0
+    drawn = (place / "spent.svg").read_text()
+    assert "<!-- 2026-Jan-05 -->" in drawn and "<!-- 09:55 -->" in drawn, "the axis of one hour tells the day too"
+    capsys.readouterr()
     assert main(["budget", "history", "--ledger", url, "--dataset", "plays"]) == 0
     head, row = capsys.readouterr().out.splitlines()
     assert head.split()[:5] == ["charged", "(UTC)", "dataset", "unit", "report"]

@@ -193,7 +193,9 @@ def test_several_settings_as_a_table() -> None:
     said = preview(k="3,5", epsilon="0.001,1", mechanism="joint,peeling")
     head = [line.split() for line in said.splitlines() if line.startswith(("  k ", "  epsilon "))]
     assert head == [["k", "3", "3", "5", "5"], ["epsilon", "0.001", "1", "0.001", "1"]]
-    assert "recall in percent; * the one to take; close to noise: k=3, epsilon=0.001; k=5, epsilon=0.001" in said
+    assert (
+        "* the one to take: a preview of its setting alone says why; close to noise: k=3, epsilon=0.001; k=5, " in said
+    )
     assert "Asked: the top k of 200 items, each epsilon in every window" in said
 
 

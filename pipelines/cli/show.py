@@ -254,12 +254,9 @@ def empty_of(report: PublishedReport) -> list[dict[str, Any]]:
 
 def _lines(report: PublishedReport, sink: Sink) -> Iterator[str]:
     from private_topk.pipelines.release.place import manifest_path
-    from private_topk.pipelines.show.published import table
     from private_topk.pipelines.show.words import why_short
 
-    for listing in report.listings():
-        yield from table(listing)
-        yield ""
+    yield from report.tables()
     for sentence in why_short(report):
         yield f"{textwrap.fill(sentence, 100)}\n"
     yield f"ranking:  {printable(sink.uri)}\nmanifest: {printable(manifest_path(sink.uri))}"

@@ -69,8 +69,6 @@ def in_words(counts: Sequence[float], gap: float) -> str:
     runs = [list(run) for alone, run in groupby(found, lambda block: block[0] == block[1]) if alone]
     certain = [str(run[0][0]) if len(run) == 1 else f"{run[0][0]} to {run[-1][0]}" for run in runs]
     loose = [f"{first} to {last}" for first, last in found if first != last]
-    if not certain and len(loose) == 1:
-        return "The counts are too close, compared with their noise, to tell the true order of these items."
     if not loose:
         return "The order of these items is certain (95% confidence, from the noisy counts)."
     one = sum(map(len, runs)) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -223,6 +223,13 @@ class PublishedReport:
         for listing in sorted(self.listings(), key=_in_time, reverse=True):
             groups.setdefault(listing.group, []).append(listing)
         return {group: listings[::-1] for group, listings in groups.items()}
+
+    def tables(self) -> Iterator[str]:
+        """The lines of every window; of the newest of each group also whether most of it is noise."""
+        newest = {listings[-1][:3] for listings in self.by_group().values()}
+        for listing in self.listings():
+            yield from table(listing, listing[:3] in newest)
+            yield ""
 
     def of_group(self, group: str | None) -> PublishedReport:
         """The report of one group, with the same guarantee, from the first window that has the group."""

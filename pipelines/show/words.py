@@ -23,7 +23,7 @@ from private_topk.pipelines.release.manifest import (
 )
 from private_topk.pipelines.release.promise import not_corrected
 from private_topk.pipelines.show import noise
-from private_topk.pipelines.show.published import PublishedReport, day_of, table, when
+from private_topk.pipelines.show.published import PublishedReport, day_of, when
 from private_topk.transforms.errors import printable
 from private_topk.transforms.mechanisms.parameters import LARGE_DELTA, TAKE_DELTA
 from private_topk.transforms.stated import number
@@ -260,8 +260,8 @@ def how_to_read(report: PublishedReport) -> list[str]:
         "in order of rank.": manifest is not None and manifest.answer == "set",
         f"Items were drawn with noise{f': {far}' if far else ''}. Items whose true counts are close may have changed "
         "places, and an item just below the last place may have come in.": True,
-        "A ranking does not show how much of it is noise: where few people are in the data, or epsilon is small, it "
-        "may be all noise. An empty window has a ranking too.": True,
+        "The items alone do not show how much of a ranking is noise: where few people are in the data, or epsilon is "
+        "small, it may be all noise. An empty window has a ranking too.": True,
         "Every window begins with the period, and most of its noise is that of the window before: an item that "
         "stands too high in one window may do so in all that follow.": several and series,
         "Noise is drawn anew in every window: an item that moves by a place or two from one window to the next may not "
@@ -420,10 +420,7 @@ def _of_each(names: Iterable[str | None]) -> str:
 
 def in_text(report: PublishedReport) -> Iterator[str]:
     """The lines: every window, then the guarantee and how to read it."""
-    newest = {listings[-1][:3] for listings in report.by_group().values()}
-    for listing in report.listings():
-        yield from table(listing, listing[:3] in newest)
-        yield ""
+    yield from report.tables()
     if not report.rows and not report.lost:
         yield "No item was released."
         yield ""

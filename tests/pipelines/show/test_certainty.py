@@ -165,14 +165,14 @@ def test_two_counts_of_ten_are_apart_if_their_difference_is() -> None:
     ("counts", "said"),
     [
         ([50, 30, 10], "The order of these items is certain (95% confidence, from the noisy counts)."),
-        ([12, 11, 10], "The counts are too close, compared with their noise, to tell the true order of these items."),
+        ([12, 11, 10], "Among these items, within ranks 1 to 3 no place is certain (95%"),
         ([50, 30, 12, 11, 10], "Among these items, ranks 1 to 2 are certain; within ranks 3 to 5 no place is certain"),
         ([50, 12, 11], "Among these items, rank 1 is certain; within ranks 2 to 3 no place is certain (95%"),
         ([50, 49, 11, 10], "Among these items, within ranks 1 to 2 and 3 to 4 no place is certain (95%"),
         ([90, 50, 30, 12, 11, 0], "Among these items, ranks 1 to 3 and 6 are certain; within ranks 4 to 5 no place"),
-        ([10, 50], "The counts are too close"),
-        ([10, 50, 30], "The counts are too close"),
-        ([50, 10, 48], "The counts are too close"),
+        ([10, 50], "Among these items, within ranks 1 to 2 no place is certain"),
+        ([10, 50, 30], "Among these items, within ranks 1 to 3 no place is certain"),
+        ([50, 10, 48], "Among these items, within ranks 1 to 3 no place is certain"),
     ],
 )
 def test_the_sentence_on_certainty_follows_from_the_counts(counts: list[float], said: str) -> None:

@@ -30,31 +30,31 @@ from tests.pipelines.support import SHARED, command, options, write
 
 @pytest.mark.parametrize("data", ["games", "gowalla", "patent", "searchlogs", "hepth", "foods_synth"])
 def test_what_is_called_noise_is_noise_on_real_counts(data: str) -> None:
-    """40 seeded rankings of each set by the mechanism that is chosen, their counts with as much epsilon."""
+    """72 seeded rankings of each set by the mechanism that is chosen, their counts with as much epsilon."""
     path = SHARED / "data" / f"{data}.npy"
     if not path.exists():
         pytest.skip(f"needs {path.name}: set PRIVATE_TOPK_SHARED to the folder of shared data")
     counts, bits = np.sort(np.load(path))[::-1].astype(np.int64), RandomBits.keyed(b"membership".ljust(32, b"."))
     named, wrong = IndexedCounts.of(counts), 0
-    for epsilon, k in [each for each in product((0.1, 0.3, 1.0, 3.0), (5, 10, 20, 50, 100)) for _ in range(2)]:
+    for epsilon, k, _ in product((0.1, 0.3, 1.0, 3.0), (1, 2, 3, 4, 5, 10, 20, 50, 100), range(2)):
         drawn = TopK(k, make_mechanism("oneshot", epsilon=epsilon), RangeDomain(0, len(counts)))
         items = named.items(drawn.mechanism.prepare(named.histogram).ranks(k, bits))
         noisy = publish_counts(counts, items, bits, epsilon, None)
         last, got = counts[k - 1], counts[items]
         true = ((got > last).sum() + min((got == last).sum(), k - (counts > last).sum())) / k
         said = is_noise(tuple(map(int, noisy)), drawn)
-        wrong += said != (true < 0.5)
-        assert true < 0.7 if said else true > 0.3
+        wrong += true > 0.5 if said else true < 0.5
+        assert true < 0.7 if said else true > 0.3 or k < 5
     assert wrong <= 3
 
 
-@pytest.mark.parametrize("users", [0, 40])
-def test_a_ranking_of_noise_is_reported_as_noise(users: int) -> None:
+@pytest.mark.parametrize(("users", "k"), [(0, 1), (0, 2), (0, 3), (0, 4), (0, 10), (40, 10)])
+def test_a_ranking_of_noise_is_reported_as_noise(users: int, k: int) -> None:
     """Of 400 items that nobody has, or that all are had alike: 40 rankings, each seeded."""
     counts, bits = np.full(400, users), RandomBits.keyed(b"noise".ljust(32, b"."))
-    drawn = TopK(10, make_mechanism("oneshot", epsilon=0.1), RangeDomain(0, 400))
+    drawn = TopK(k, make_mechanism("oneshot", epsilon=0.1), RangeDomain(0, 400))
     for _ in range(40):
-        noisy = publish_counts(counts, np.arange(10), bits, 0.1, None)
+        noisy = publish_counts(counts, np.arange(k), bits, 0.1, None)
         if noisy.max() > 0:
             assert in_words(tuple(map(int, noisy)), drawn).startswith("Most of this is noise: ")
 
@@ -91,10 +91,16 @@ def test_page_terminal_and_sign_off_say_how_far_the_noise_moves_counts() -> None
 def test_the_verdict_follows_from_the_counts(counts: tuple[int, ...], noisy: bool) -> None:
     said = in_words(counts, TopK(5, make_mechanism("oneshot", epsilon=1), RangeDomain(0, 900)))
     assert said == (
-        "Most of this is noise: by the noisy counts, probably fewer than half of these 5 are in the true top 5."
+        "Most of this is noise: by the noisy counts, probably at most half of these 5 are in the true top 5."
         if noisy
         else ""
     )
+
+
+def test_one_count_tells_too() -> None:
+    drawn = TopK(1, make_mechanism("oneshot", epsilon=0.01), RangeDomain(0, 900))
+    assert in_words((9000,), drawn) == ""
+    assert in_words((90,), drawn) == "Most of this is noise: by the noisy counts, probably another is the true first."
 
 
 SAID = "Most of this is noise: "
@@ -122,7 +128,7 @@ def shown() -> str:
 
 def test_noise_is_told_below_the_newest_ranking() -> None:
     of(MANY)
-    assert SAID not in shown() and "A ranking does not show how much of it is noise" in shown()
+    assert SAID not in shown() and "do not show how much of a ranking is noise" in shown()
     of(FEW, FEW, **TWO_WEEKS)
     assert shown().count(SAID) == 1
     assert command("show", "r.csv", "--html", "r.html").status == 0
@@ -144,7 +150,7 @@ def test_counts_that_a_run_publishes_tell_it() -> None:
     asked = {"input": "rows.csv", "domain_range": "0:40", "k": 5, "epsilon": 2, "publish_counts": 2, "output": "r.csv"}
     weeks = {"window": "7d", "from_": "2026-01-05", "to": "2026-01-19", "release_key": "file:key", "release_id": "r"}
     done = command("run", *options(**asked, **weeks))
-    assert done.status == 0 and shown().count(SAID) == 1, done
+    assert done.status == 0 and done.out.count(SAID) == shown().count(SAID) == 1, done
 
 
 @pytest.mark.parametrize(
@@ -153,7 +159,6 @@ def test_counts_that_a_run_publishes_tell_it() -> None:
         ({"publish_counts": None}, ()),
         ({"domain": UnknownDomain(), "mechanism": "limit-domain", "delta": 1e-6}, [FEW]),
         ({"mechanism": "canonical"}, [FEW]),
-        ({"k": 4}, [FEW[:4]]),
     ],
     ids=str,
 )

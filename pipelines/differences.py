@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from private_topk.transforms.mechanisms import MECHANISMS, parameters_of
 from private_topk.transforms.stated import number
 
 Differences = dict[str, tuple[Any, Any]]
@@ -18,6 +19,7 @@ _RANKINGS = "rankings_of_a_user"
 _OF_GROUPS = ("per_user", "overall", _RANKINGS)
 _AS_A_WHOLE = ("domain", "reading", "windowing", *_SEVERAL)
 """The settings of which a message says that there is another one, since their parts say nothing to a reader."""
+_PARAMETERS = frozenset(name for mechanism in MECHANISMS.values() for name in parameters_of(mechanism))
 _SOME = 4
 """The most differences that a message names."""
 
@@ -35,6 +37,8 @@ def differences(was: Mapping[str, Any], now: Mapping[str, Any], but: Collection[
     """
     found: Differences = {}
     was, now = _by_argument(was), _by_argument(now)
+    if was.get("mechanism") != now.get("mechanism"):
+        was, now = _of_both(was, now), _of_both(now, was)
     for name in {**was, **now}:
         one, other = was.get(name), now.get(name)
         if name in but or one == other or NOT_KNOWN in (one, other):
@@ -70,6 +74,14 @@ def _by_argument(settings: Mapping[str, Any]) -> Mapping[str, Any]:
         "overall": overall or None,
         _RANKINGS: rankings,
     }
+
+
+def _of_both(settings: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings without parameters that only their own mechanism has: `no noise` would be read as a ranking's."""
+    kept = {name: value for name, value in settings.items() if name in others or name not in _PARAMETERS}
+    if parameters := kept.get("parameters"):
+        kept["parameters"] = {name: value for name, value in parameters.items() if name in others["parameters"]}
+    return kept
 
 
 def of_streams(was: Mapping[str, Any], now: Mapping[str, Any]) -> Differences:

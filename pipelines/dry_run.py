@@ -20,7 +20,7 @@ from private_topk.pipelines.release.promise import as_charged, charged_too, char
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import check
 from private_topk.pipelines.show.published import when
-from private_topk.pipelines.show.words import drawn_by, in_numbers, of_groups, promise, shared_by
+from private_topk.pipelines.show.words import drawn_by, in_numbers, of_groups, promise, shared_by, weak_promise
 from private_topk.pipelines.sinks.sink import known_key_id
 from private_topk.pipelines.sources.source import Source
 from private_topk.pipelines.standing import check_adopted, check_repeat, lying_at, windows_of
@@ -137,7 +137,8 @@ def _privacy(report: Report, published: Iterable[Manifest], charges: Iterable[En
     room = ", the declared total, of which this correction takes a part too" if declared else ""
     share, whose = manifest.privacy.share_of_a_window, "each" if series.zcdp_of_a_window else "in this run"
     each = "" if share is None else f"; {shared_by(series)}: {in_numbers(share)} {whose}"
-    return f"{promise(series)}{without}{room}{each}"
+    weak = " ".join(weak_promise(series.privacy)) if series.privacy else ""
+    return f"{promise(series)}{without}{room}{each}{'. ' if weak else ''}{weak}"
 
 
 def _more(privacy: PrivacyFacts | None, before: PrivacyFacts) -> bool:

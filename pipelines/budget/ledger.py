@@ -649,13 +649,14 @@ def _check_clock(now: datetime, held: Iterable[Budget | Entry | Renewal]) -> Non
 
 def _other_input(asked: Entry, earlier: Entry) -> InvalidArgument:
     also = "" if asked.asks_as(earlier) else f", and with {_differing(asked, earlier)}"
-    order, erased = (
+    erased, order = (
+        "if users were erased, leave what is published as it is, and bring lost files back from a copy "
+        "(docs/privacy.md); otherwise ",
         ", also the order of its rows and, in a frame, the types of its columns",
-        ", bring lost files back from a copy and leave what is published as it is if users were erased",
     )
-    order, erased = ("", "") if asked.stream else (order, erased)
+    erased, order = ("", "") if asked.stream else (erased, order)
     remedy = (
-        f"restore what it was used with{order} (free){erased}, or {ANOTHER_RELEASE}; publishing twice under one "
+        f"{erased}restore what it was used with{order} (free), or {ANOTHER_RELEASE}; publishing twice under one "
         "id would reveal the change"
     )
     if asked.fingerprint == earlier.fingerprint:

@@ -27,6 +27,8 @@ from private_topk.transforms.mechanisms.exact.accounting import largest
 from private_topk.transforms.stated import number
 
 _DAY = timedelta(days=1)
+ANOTHER_EPSILON = "may state another epsilon, at another delta, or of Gaussian noise: both hold"
+"""What is to be said of a promise that stands beside what a ledger has added up."""
 
 
 def statement(budget: Budget, books: Books, remaining: int | None = None, k: int | None = None) -> dict[str, Any]:

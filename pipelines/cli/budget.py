@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from private_topk.pipelines.budget.accounting import ADOPTED, Books, Budget, Entry, most
 from private_topk.pipelines.budget.ahead import told_ahead
 from private_topk.pipelines.budget.composition import UNITS, check_windows
-from private_topk.pipelines.budget.statement import in_numbers, of_datasets, of_periods, statement
+from private_topk.pipelines.budget.statement import ANOTHER_EPSILON, in_numbers, of_datasets, of_periods, statement
 from private_topk.pipelines.cli.arguments import Command
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.files import protected_files, refuse_replacing
@@ -72,6 +72,9 @@ def _budget(arguments: Namespace, others: list[str]) -> None:
 
 def _create(arguments: Namespace, others: list[str]) -> bool:
     """Open a budget. Raises InvalidArgument for numbers that break a rule, or if there is one already."""
+    from private_topk.pipelines.release.manifest import BudgetFacts
+    from private_topk.pipelines.show.words import weak_promise
+
     budget = Budget.of(
         arguments.dataset,
         arguments.epsilon,
@@ -89,6 +92,9 @@ def _create(arguments: Namespace, others: list[str]) -> bool:
                 "charged to both",
                 file=sys.stderr,
             )
+    with level("warning"):
+        for each in weak_promise(BudgetFacts(epsilon=float(budget.total.epsilon), delta=float(budget.total.delta))):
+            print(f"private-topk: {each}", file=sys.stderr)
     if arguments.json:
         _tell(arguments.ledger, budget.dataset, budget.unit, arguments)
         return True
@@ -278,7 +284,7 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
     one = f"one release of epsilon {_floored(left['epsilon'])}"
     fits = one if left["epsilon"] > found["total"]["epsilon"] * _LEAST else "nothing"
     by_rho = f"            by zCDP, from rho {shown(found['spent']['rho'])}; "
-    by_rho += "a page may state another epsilon, at another delta, or of Gaussian noise: both hold"
+    by_rho += f"a page {ANOTHER_EPSILON}"
     ahead = told_ahead([budget], books)
     notes = ["later periods of a report are paid from this too"] * (budget.unit == "user" and not ahead)
     notes += ["epsilons by zCDP do not add up, rhos do"] * (found["spent"]["accounting"] == "zcdp")

@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from private_topk.pipelines.budget.statement import ANOTHER_EPSILON
 from private_topk.pipelines.release.manifest import BudgetFacts, Manifest
 from private_topk.pipelines.show.published import PublishedReport, day_of, when
 from private_topk.pipelines.show.templates import rendered
@@ -23,6 +24,7 @@ from private_topk.pipelines.show.words import (
     of_draws,
     parameters,
     shared_by,
+    weak_promise,
     what_is_ranked,
     what_was_corrected,
     who_counts,
@@ -95,12 +97,13 @@ def _facts(report: PublishedReport, books: Sequence[str]) -> dict[str, Any]:
         "who_counts": who_counts(manifest),
         "symbols": in_symbols(manifest),
         "budget": _numbers(privacy),
+        "weak": weak_promise(privacy),
         "of_a_window": _of_a_window(manifest, report.parts),
         "all_windows": _numbers(everything) if everything else "",
         "over_a_year": over_a_year if spans and not privacy.of_all_windows else "",
         "not_protected": _NOT_PROTECTED,
         "shared": shared_by(manifest),
-        "books": books[0] if books else "",
+        "books": f"{books[0]} The promise above {ANOTHER_EPSILON}." if books and books[0] else "",
         "spans": spans,
         "when": when(start, end, report.zone),
         "groups": sum(not spans or (window.start, window.end) == max(spans) for window in manifest.windows),

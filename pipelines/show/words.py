@@ -71,12 +71,12 @@ def in_words(report: PublishedReport) -> list[str]:
     return sentences
 
 
-def weak_promise(privacy: PrivacyFacts) -> list[str]:
+def weak_promise(privacy: BudgetFacts) -> list[str]:
     """That a promise is a weak one, where it is."""
     said = f"Epsilon {number(privacy.epsilon)} is a weak promise, a factor above 100: "
     much = f"Delta {number(privacy.delta)} is a large delta: {TAKE_DELTA}."
     return [
-        *[f"{said}people who already know much may learn much from this ranking."] * (privacy.epsilon > _WEAK),
+        *[f"{said}people who already know much may learn much from what is published."] * (privacy.epsilon > _WEAK),
         *[much] * (privacy.delta > LARGE_DELTA),
     ]
 
@@ -169,9 +169,11 @@ def in_numbers(budget: BudgetFacts) -> str:
 
 
 def _reach(privacy: PrivacyFacts, manifest: Manifest) -> str:
-    if privacy.of_all_windows:
-        return f"in all {privacy.windows} windows together"
-    return "within one window" if any(window.start is not None for window in manifest.windows) else "in the data"
+    if all(window.start is None for window in manifest.windows):
+        return "in the data"
+    if not privacy.of_all_windows:
+        return "within one window"
+    return "in the one window" if privacy.windows == 1 else f"in all {privacy.windows} windows together"
 
 
 def _change(privacy: PrivacyFacts, reach: str) -> str:

@@ -170,7 +170,7 @@ def test_the_name_spelt_out_asks_the_same_question(unit: str) -> None:
     assert all(each == manifests[0] for each in manifests)
     assert len(Ledger("sqlite:///b.db").read("d").charges) == 1
     other = command("run", *charged("r", "e.csv", **more, mechanism="pnf-peeling"))
-    assert other.status == 2 and f"mechanism {told[1]} (now pnf-peeling)" in other.err
+    assert other.status == 2 and f"mechanism {told[1]} (now pnf-peeling): ask" in other.err
     other = command("run", *charged("s", "e.csv", **more, mechanism="pnf-peeling"))
     assert other.status == 0 and len(Ledger("sqlite:///b.db").read("d").charges) == 2
 

@@ -124,7 +124,7 @@ def test_what_is_refused_as_another_question_is_told_as_it_was_asked(ledger: boo
         with open("rows.csv", "a") as sink:
             sink.write("\nlate,tea,2026-01-06,fr")
         both = command("run", "--input", "rows.csv", *without, "--output", "out.csv", *words)
-        said = "for other input (dataset d), and with another list of groups, overall (now none): restore what it"
+        said = "for other input (dataset d), and with another list of groups, overall (now none): if users were erased"
         assert said in both.err
 
 

@@ -57,11 +57,14 @@ def tree(folder: Path) -> dict[str, bytes | None]:
     return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in sorted(folder.rglob("*"))}
 
 
-def test_a_weak_promise_is_told_by_the_run_as_show_tells_it(folder: Path) -> None:
+def test_a_weak_promise_is_told_by_whatever_decides_or_states_it(folder: Path) -> None:
     said = run(epsilon=100).err.removeprefix("private-topk: ").strip()
-    assert said.startswith("Epsilon 100 is a weak promise") and said in " ".join(
-        command("show", "out.avro").out.split()
-    )
+    assert said.startswith("Epsilon 100 is a weak promise")
+    assert said in run("--dry-run", epsilon=100, output="b.avro").out
+    for form in ((), ("--sign-off",), ("--registry",)):
+        assert said in " ".join(command("show", "out.avro", *form).out.replace("''", "'").split()), form
+    opened = options(ledger="sqlite:///weak.db", dataset="d", epsilon=100)
+    assert command("budget", "create", *opened, "--json").err == f"private-topk: {said}\n"
     told = run("--overwrite", mechanism="gaussian", delta=0.5).err
     assert "private-topk: Delta 0.5 is a large delta: take well below 1 / number of users, such as 1e-6.\n" in told
 

@@ -268,7 +268,7 @@ def test_a_changed_report_is_told_what_it_does_to_its_series(folder: Path, capsy
     changes = [
         ("k: 3", "k: 2", "with k 3 (now 2)"),
         ("epsilon: 1", "epsilon: 2", "with epsilon 1 (now 2)"),
-        ("name: joint", "name: peeling", "with mechanism joint (now peeling)"),
+        ("name: joint", "name: peeling", "with mechanism joint (now peeling): `show`"),
     ]
     for old, new, said in changes:
         (folder / "weekly.yaml").write_text(CHARGED.replace(old, new))

@@ -228,6 +228,7 @@ def test_a_ledger_fills_in_what_all_releases_have_spent() -> None:
     assert found["spent"]["epsilon"] == 2
     words = shown("r.csv", "--sign-off", "--ledger", LEDGER)
     before, after = words.split("To be filled in")
+    said += " The promise above may state another epsilon, at another delta, or of Gaussian noise: both hold."
     assert f"charged so far {said}" in before and "other releases" not in after
     entry = yaml.safe_load(command("show", "r.csv", "--registry", "--ledger", LEDGER).out)
     assert entry["deployment"]["accounting"]["composition"] == f"basic composition over 2 windows. {said}"
@@ -547,6 +548,12 @@ def test_a_series_whose_windows_have_budgets_of_their_own_may_go_on_for_ever() -
     assert "any one person within one window had" in shown("days/5.csv")
 
 
+def test_a_promise_of_all_windows_names_them_only_where_there_are_several() -> None:
+    for more, reach in ((day(5), "the one window"), ({}, "the data"), (TWO_DAYS, "all 2 windows together")):
+        published(f"{reach}.csv", asked(privacy_unit="user", **more))
+        assert f"any one person in {reach} had been missing" in shown(f"{reach}.csv")
+
+
 def test_a_series_that_was_asked_otherwise_before_is_signed_for_with_all_that_it_cost() -> None:
     """The sheet and the entry state what is asked since, say so, and promise for both parts."""
     both = {"horizon": 2, "privacy_unit": "user"}
@@ -585,6 +592,21 @@ def test_of_two_changes_each_is_told_against_what_is_asked_since_the_newest() ->
     published("days/5.csv", asked("again", **day(5), k=1))
     said = shown("days", "--sign-off")
     assert "windows before that of 2026-01-06 were asked otherwise: k 1 (now 3)" in said and since in said, said
+
+
+def test_a_parameter_that_only_one_of_two_mechanisms_has_is_no_change() -> None:
+    """`no noise` would be read as that of a ranking. What both have is told, and all that differs in one mechanism."""
+    for number, mechanism, more in (
+        (5, "gaussian", {"delta": 1e-6, "max_items_per_user": 2}),
+        (6, "joint", {"parameters": {"noise": "gumbel"}}),
+        (7, "oneshot", {"parameters": {"noise": "exponential"}}),
+    ):
+        published(f"days/{number}.csv", asked(str(number), **day(number), mechanism=mechanism, **more))
+    changed = "mechanism gaussian (now oneshot), max_items_per_user 2 (now none), delta 1e-06 (now 0)"
+    for form in ((), ("--sign-off",), ("--registry",)):
+        said = shown("days", *form)
+        assert f"were asked otherwise: {changed}{';' if form else '.'}" in said, said
+        assert "mechanism joint (now oneshot), noise gumbel (now exponential)" in said, said
 
 
 def test_windows_that_were_asked_alike_are_told_in_one_sentence() -> None:

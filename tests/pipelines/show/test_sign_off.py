@@ -515,7 +515,7 @@ def test_what_is_published_beyond_the_horizon_is_stated_as_the_ledger_states_it(
         more = {} if groups is None else {"groups": groups, "groups_per_user": 2}
         charged(f"days/{number}.csv", asked(str(number), **day(number), **shared, **more))
     words = shown("days", "--sign-off", "--ledger", LEDGER)
-    stated = re.search(r" budget epsilon (\S+), delta 1e-06 ", words)
+    stated = re.search(r" budget epsilon (\S+), delta 1e-06\b", words)
     assert stated and f"8 charges have spent epsilon {stated[1]}, delta 1e-06, by zCDP." in words, words
     rho = re.search(r"rho (\S+) \(zCDP\)", words)
     assert rho and float(stated[1]) == pytest.approx(

@@ -253,7 +253,7 @@ def test_what_other_keys_have_drawn_is_adopted_counts_in_each_promise_and_is_tol
         said = "ledger: more than the user budget of plays is charged: nothing more fits, and a user is "
         assert warned == (f"{said}protected by what is spent, not by its total\n" if exceeded else ""), warned
         sheet, _ = told("show", str(folder / "out"), "--sign-off", "--ledger", url)
-        assert f"budget epsilon {4 + times}, delta 0 of" in sheet, sheet
+        assert f"budget epsilon {4 + times}, delta 0. Epsilon" in sheet, sheet
         assert ("all that it lets through stays within that." in sheet) != exceeded
         more = ", and it holds more than that, since more was adopted: 125.0% is used. So far 5 charges have spent"
         assert (more in sheet) == exceeded

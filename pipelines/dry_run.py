@@ -71,7 +71,7 @@ def dry_run(
     many = "all items above its threshold" if k is None else f"k {k}"
     by = "" if score == USERS else f", by {score.measure}: a user adds at most {float(score.most):g} to an item"
     yield "draw", f"{' '.join(drawn_by(manifest))}, {many}{by}"
-    yield "privacy", _privacy(report, published(), charges())
+    yield "privacy", promised(report, manifest, published(), charges())
     yield "release", _release(report)
     yield from _ledger(report)
     yield "output", f"{report.sink.uri}: {_output(report)}"
@@ -109,9 +109,11 @@ def _windows(report: Report) -> str:
     return f"{told}. {many} {HAVE_CLOSED}" if closed else told
 
 
-def _privacy(report: Report, published: Iterable[Manifest], charges: Iterable[Entry]) -> str:
-    """The promise as `show` will state it: of this run and all that is published of its series."""
-    manifest, period = report.manifest, report.windows
+def promised(report: Report, manifest: Manifest, published: Iterable[Manifest], charges: Iterable[Entry]) -> str:
+    """The promise as `show` will state it: of this run, as its manifest is known, and all that is published of its
+    series.
+    """
+    period = report.windows
     if manifest.privacy is None:
         return "none: this ranking is for a test"
     bounds = [(None, None)] if period is None else [(each.start, each.end) for each in period.windows()]

@@ -373,9 +373,12 @@ def held_by(account: Account, options: Options) -> Total:
             sum(Fraction(each) for each in (options.get(name), more) if isinstance(each, int | float | Fraction))
             for name, more in budgets.items()
         )
+        had, apart = "user" if unit != "user" else "user-window", False
+        if error.field == "privacy_unit":
+            apart = not account.books.read(account.dataset).charges
         words = {
             "ledger": "URL" if "@" in account.ledger else account.ledger,
-            "dataset": account.dataset,
+            "dataset": f"{account.dataset}-{unit}" if apart else account.dataset,
             "epsilon": epsilon and number(epsilon),
             "delta": delta and number(delta),
             "privacy-unit": unit,
@@ -385,8 +388,10 @@ def held_by(account: Account, options: Options) -> Total:
         flags = " ".join(f"--{name} {shlex.quote(value)}" for name, value in words.items() if value)
         room = "or with more epsilon, which corrections and other reports need: it cannot be changed later"
         remedy = f"open one with `private-topk budget create {printable(flags)}`, {room}"
-        if error.field == "privacy_unit":
-            had = "user" if unit != "user" else "user-window"
+        if apart:
+            remedy = f"nothing is charged yet, so give another dataset name or ledger file: {remedy}; {had} is another "
+            remedy += "promise, and a second budget of this dataset is charged for all of its releases too"
+        elif error.field == "privacy_unit":
             remedy = f"give {had}; another unit is another promise, and charged to both budgets: {remedy}"
         if error.field == "ledger":
             remedy = f"{remedy}; but {OF_A_LOST_LEDGER}"

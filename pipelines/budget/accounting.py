@@ -411,8 +411,7 @@ def explain(budget: Budget, before: Cost, asked: Cost, after: Cost) -> str:
     if budget.rho:
         under = f" (zCDP at epsilon {number(total.epsilon)}, delta {number(spare)})"
         lines.append(_sum("rho", before.rho, asked.rho, after.rho, budget.rho) + under)
-    if after.adds_up:
-        lines.append(_remedy(budget.left(before).epsilon))
+    lines.append(_remedy(budget.left(before).epsilon))
     if after.adds_up or budget.rho or not before.adds_up:  # what was adopted fits in a period of its own only
         lines.append("`private-topk budget renew` begins a new period, in which the same people can lose as much again")
     else:

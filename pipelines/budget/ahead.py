@@ -9,9 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 
-from private_topk.pipelines.budget.accounting import Books, Budget, Entry, budget_usage, heaviest
+from private_topk.pipelines.budget.accounting import ADOPTED, Books, Budget, Entry, budget_usage, heaviest
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.transforms.mechanisms.cost import Cost
+
+_ALONE = ", if the others take nothing"
 
 
 @dataclass(frozen=True)
@@ -19,12 +21,14 @@ class Ahead:
     """The periods that a report has left, beside what its budget has left for them.
 
     Args:
+        readings: what one of them may be charged as, that which adds up last.
         fitting: how many of them fit.
         used: the part of the budget that would be used with all of them.
     """
 
     left: int
     horizon: int
+    readings: Sequence[Cost]
     fitting: int
     used: Fraction
 
@@ -44,16 +48,31 @@ def ahead_of(budget: Budget, books: Books, left: int, horizon: int, readings: Se
     spent = heaviest(budget, budget_usage(budget, books).charges)
 
     def used(more: int) -> Fraction:
-        return min(budget.used(Cost.sum([*spent, (more, each)])) for each in readings)
+        return _used(budget, spent, [(more, readings)])
 
     fitting = bisect_right(range(1, left + 1), Fraction(1), key=used)
     if any(min(map(other.used, readings)) > 1 for other in books.budgets if other.dataset == budget.dataset):
         fitting = 0  # every release is charged to all budgets of the dataset
-    return Ahead(left, horizon, fitting, used(left))
+    return Ahead(left, horizon, readings, fitting, used(left))
 
 
-def reports_ahead(budget: Budget, books: Books) -> Iterator[tuple[str, str, Ahead]]:
-    """Each report that has charged the dataset and has periods left, by its name and the day of its newest charge, by
+def _used(budget: Budget, spent: list[tuple[int, Cost]], more: Sequence[tuple[int, Sequence[Cost]]]) -> Fraction:
+    """The used part of a budget with so many more periods, where all are read alike: epsilons count if all add up."""
+    return min(budget.used(Cost.sum([*spent, *((left, each[end]) for left, each in more)])) for end in (0, -1))
+
+
+def beside_others(budget: Budget, books: Books, own: Ahead, name: str) -> str:
+    """What of a budget all periods of all reports use, those of one as they are known here; nothing where no other
+    report has any left.
+    """
+    others = [each for other, _, each in reports_ahead(budget, books) if other != name]
+    spent = heaviest(budget, budget_usage(budget, books).charges)
+    used = _used(budget, spent, [(each.left, each.readings) for each in (own, *others)])
+    return f"{_ALONE}; with all periods of all reports {float(used):.1%} would be used" if others else ""
+
+
+def reports_ahead(budget: Budget, books: Books) -> Iterator[tuple[str, Entry, Ahead]]:
+    """Each report that has charged the dataset and has periods left, by its name and its newest charge, by
     which one that was stopped is known: as that asks, and each as if the others asked for no more. Only the budget of
     whole users is shared by periods.
 
@@ -68,7 +87,7 @@ def reports_ahead(budget: Budget, books: Books) -> Iterator[tuple[str, str, Ahea
         horizon, cost = next(filter(None, map(_horizon, reversed(charged))), (0, Cost.sum([])))
         left = horizon - Windows.union([each.windows for each in charged]).number if horizon > 1 else 0
         if left > 0:
-            yield name, charged[-1].charged[:10], ahead_of(budget, books, left, horizon, cost.readings())
+            yield name, charged[-1], ahead_of(budget, books, left, horizon, cost.readings())
 
 
 def _horizon(entry: Entry) -> tuple[int, Cost] | None:
@@ -81,9 +100,13 @@ def _horizon(entry: Entry) -> tuple[int, Cost] | None:
 def told_ahead(budgets: Iterable[Budget], books: Books, own: str = "", after: str = "") -> list[str]:
     """What the reports of some budgets still need, in sentences, but that of the release `own`."""
     found = [each for budget in budgets for each in reports_ahead(budget, books)]
-    alone = ", if the others take nothing" if len(found) > 1 else ""
+    alone = _ALONE if len(found) > 1 else ""
     return [
-        f"{ahead.in_words(f' of report {name} (last charged {day}) remain{after}')}{alone}"
-        for name, day, ahead in found
+        f"{ahead.in_words(f' of report {name} ({_when(newest)}) remain{after}')}{alone}"
+        for name, newest, ahead in found
         if name != own.partition("/")[0]
     ]
+
+
+def _when(entry: Entry) -> str:
+    return f"{'adopted' if entry.outcome == ADOPTED else 'last charged'} {entry.charged[:10]}"

@@ -242,7 +242,7 @@ class Ledger:
             books = connection.books(budget.dataset)
             if any(other.unit == budget.unit for other in books.budgets):
                 which = verbatim(f"dataset {budget.dataset} has a {budget.unit} budget already")
-                raise InvalidArgument("", f"{which}: it cannot be changed, since releases were promised under it")
+                raise InvalidArgument("", f"{which}: it cannot be changed", "give another dataset or ledger file")
             for other in books.budgets if not unit_named else ():
                 rule = f"must be named, since dataset {budget.dataset} has a {other.unit} budget already"
                 remedy = "every release would be charged to both, and no budget can be taken back"

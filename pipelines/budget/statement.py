@@ -42,8 +42,9 @@ def statement(budget: Budget, books: Books, remaining: int | None = None, k: int
     sums = most_by_kind(budget.unit, found.charges)
     used, binds = budget.binding(Cost.sum(heaviest(budget, found.charges)))
     ahead = [
-        {"report": name, "charged": day, "horizon": each.horizon, "left": each.left, "fitting": each.fitting}
-        for name, day, each in reports_ahead(budget, books)
+        {"report": name, "charged": newest.charged[:10]}
+        | {"horizon": each.horizon, "left": each.left, "fitting": each.fitting}
+        for name, newest, each in reports_ahead(budget, books)
     ]
     return {
         "dataset": budget.dataset,

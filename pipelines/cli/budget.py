@@ -99,9 +99,10 @@ def _create(arguments: Namespace, others: list[str]) -> bool:
         _tell(arguments.ledger, budget.dataset, budget.unit, arguments)
         return True
     epsilon, delta = shown(budget.total.epsilon), shown(budget.total.delta)
-    print(
-        f"{budget.dataset}: epsilon {epsilon}, delta {delta} for {UNITS[budget.unit]}; neighbours: {budget.neighbours}"
-    )
+    of = UNITS[budget.unit]
+    if arguments.privacy_unit is None:
+        of += f" (unit {budget.unit}, the default: a report with unit user needs `--privacy-unit user`)"
+    print(f"{budget.dataset}: epsilon {epsilon}, delta {delta} for {of}; neighbours: {budget.neighbours}")
     if budget.rho:
         print(
             f"Releases fit while their epsilons add up to at most {_floored(budget.total.epsilon)}, or their rhos "

@@ -10,10 +10,10 @@ from functools import cache
 import msgspec
 
 from private_topk.pipelines.budget.accounting import ADOPTED
-from private_topk.pipelines.budget.ahead import ahead_of
+from private_topk.pipelines.budget.ahead import ahead_of, beside_others
 from private_topk.pipelines.budget.ledger import Account, tell_operator
 from private_topk.pipelines.budget.sharing import cost_of
-from private_topk.pipelines.dry_run import dry_run, fits, reports
+from private_topk.pipelines.dry_run import dry_run, fits, promised, reports
 from private_topk.pipelines.files import open_file
 from private_topk.pipelines.preview.forewarning import forewarn
 from private_topk.pipelines.process import level
@@ -199,15 +199,19 @@ class ScheduledReport(Publications):
         yield from self._changes()
         yield from self.lacking()
         with self.pointing():
-            yield from self._before_this_horizon(manifest_of(self.question()), tuple(self._published()))
+            published = tuple(self._published())
+            yield from self._before_this_horizon(manifest_of(self.question()), published)
+            known = self._begun()
+            periods = range(self.schedule.horizon or len(known) + 1)
+            number = next((each for each in periods if self.release_id(each, None) not in known), None)
+            report = self._keyless(number or 0)
+            if number is not None:
+                asked = manifest_of(report.question, columns=report.source.columns.by_role(), horizon=self._horizon())
+                yield "privacy", f"with the next one: {promised(report, asked, published, self._charges())}"
             if account is None:
                 return
             yield from (("lost", told) for told in self._named_lost())
-            charged = self._charged()
-            periods = range(self.schedule.horizon or len(charged) + 1)
-            number = next((each for each in periods if self.release_id(each, None) not in charged), None)
-            report = self._keyless(number or 0)
-            told = f"dataset {account.dataset}, periods charged: {len(charged):,}"
+            told = f"dataset {account.dataset}, periods charged: {len(self._charged()):,}"
             if number is None:
                 yield "ledger", f"{told}, and none is left"
                 return
@@ -244,6 +248,11 @@ class ScheduledReport(Publications):
             return names & {self.release_id(number, None) for number in range(horizon)}
         return {name for name in names if name.startswith(f"{self.name}/")}
 
+    def _begun(self) -> set[str]:
+        """The release ids of the periods that are charged, or published: perhaps charged to another dataset."""
+        published = filter(self._places_of_publications, range(self.schedule.ended(now())))
+        return self._charged() | {self.release_id(each, None) for each in published}
+
     def question(self) -> Question:
         """The question of every period, made for the first. Reads the lists and the ledger, and no key."""
         return self._keyless(0).question
@@ -251,8 +260,10 @@ class ScheduledReport(Publications):
     def _keyless(self, number: int) -> Report:
         """A period's report under a key that is made for this."""
         unread = {name: value for name, value in self.options(number).items() if name != "release_key"}
-        del unread["release_id"]
-        return report_of(unread, watch=self.watches, account=self.account)
+        release_id = unread.pop("release_id")
+        report = report_of(unread, watch=self.watches, account=self.account)
+        release = replace(report.question.release, id=release_id)
+        return replace(report, question=replace(report.question, release=release))
 
     def _future_charges(self, report: Report, number: int | None) -> Iterator[tuple[str, str, bool]]:
         """Whether the periods left still fit into the budget: after one is charged, or where none is now.
@@ -266,9 +277,7 @@ class ScheduledReport(Publications):
         account, question, horizon = report.account, report.question, self.schedule.horizon
         if account is None or self.state is not None:  # all of a series is charged at its start
             return
-        ledger, cost, known = account.books, cost_of(question.top_k), self._charged()
-        published = filter(self._places_of_publications, range(self.schedule.ended(now())))
-        known |= {self.release_id(each, None) for each in published}  # perhaps charged to another dataset
+        ledger, cost, known = account.books, cost_of(question.top_k), self._begun()
         books = ledger.read(account.dataset)
         if number is not None:
             earlier = ledger.find(question.release.id, question.release.key.key_id())
@@ -281,7 +290,8 @@ class ScheduledReport(Publications):
         readings = [each for each in cost.readings() if own.fits(each)] or [cost]
         ahead = ahead_of(budgets["user"], books, horizon - len(known), horizon, readings)
         which = " remain" if number is None else " remain after this run"
-        yield "horizon", ahead.in_words(which), ahead.fitting < ahead.left
+        beside = beside_others(budgets["user"], books, ahead, self.name)
+        yield "horizon", f"{ahead.in_words(which)}{beside}", ahead.fitting < ahead.left
 
     def forget(self, path: str) -> Sequence[str]:
         """Give what the state holds of the users of a file, one a line, to random users; and these users.

@@ -221,7 +221,7 @@ def test_the_charge_from_which_on_only_rhos_count_says_what_fits_then(url: str, 
         assert said[0].endswith(f"of the budget is used{told}")
     fits = Fraction(told.rpartition(" ")[2])
     assert ledger.quote(request("c", unit=unit, cost=Cost(fits))).used > Fraction(0.999)
-    with refused("", "only the rhos count"):
+    with refused("", "only the rhos count", f"It holds a pure release of epsilon {float(fits):g}"):
         ledger.quote(request("c", unit=unit, cost=Cost(fits + Fraction(1, 10**5))))
     assert ledger.quote(request("d", unit=unit, cost=noise)).only_rhos == ""
     elsewhere = ledger.quote(request("e", windows=weeks(1, 5), unit=unit, cost=noise)).only_rhos
@@ -261,7 +261,7 @@ def test_a_missing_table_dataset_or_unit_is_named(url: str) -> None:
     with refused("ledger", "budget create"):
         ledger.read()
     ledger.create(budget("1"))
-    with refused("", "has a user-window budget already"):
+    with refused("", "has a user-window budget already: it cannot be changed: give another dataset or ledger file"):
         ledger.create(budget("2"))
     with refused("dataset", "songs has no budget in this ledger, which knows plays"):
         ledger.budget("songs", "user-window")

@@ -16,7 +16,7 @@ import pytest
 
 from private_topk.pipelines.budget import Budget, Ledger, Windows
 from private_topk.pipelines.budget.accounting import Entry
-from private_topk.pipelines.budget.ahead import reports_ahead
+from private_topk.pipelines.budget.ahead import reports_ahead, told_ahead
 from private_topk.pipelines.budget.rows import row_of
 from private_topk.pipelines.budget.statement import statement
 from private_topk.pipelines.cli import main, parser_of
@@ -377,6 +377,8 @@ def test_what_a_correction_names_is_adopted_with_it(last: str, folder: Path, cap
     [(_, _, before)], [(_, _, ahead)] = (reports_ahead(books.budgets[0], books) for books in (lost, there))
     assert (before.left, before.horizon, before.fitting) == (ahead.left, ahead.horizon, ahead.fitting) == (2, 3, 2)
     assert float(ahead.used) == pytest.approx(float(before.used))
+    [told] = told_ahead(there.budgets, there)
+    assert f"(adopted {there.charges[-1].charged[:10]})" in told, "not the day of the release"
     found = {each.release_id: each for each in there.charges}
     assert found.keys() == spent.keys()
     for name, charge in found.items():

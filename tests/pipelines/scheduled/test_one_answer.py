@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sqlite3
 from fractions import Fraction
 from itertools import product
@@ -273,10 +274,12 @@ def test_a_file_that_is_checked_is_told_what_its_ledger_says(folder: Path, capsy
     said = checked()
     fits = "the next one fits and costs epsilon 0.5 (rho 0.03125); 50.0% of the user budget would be used\n"
     assert f"ledger   dataset heard, periods charged: 1; {fits}" in said
+    assert "\nprivacy  with the next one: epsilon 2 for one user's rows in all windows" in said
     fit = "with them 100.0% of the user budget would be used, so they fit\n"
     assert f"horizon  3 of 4 periods remain; {fit}" in said
     fit = "with them 137.5% of the user budget would be used, so 2 of them fit and 1 will be refused\n"
-    assert f"horizon  3 of 4 periods remain; {fit}" in checked("epsilon: 2", "epsilon: 3")
+    assert f"horizon  3 of 4 periods remain; {fit}" in (said := checked("epsilon: 2", "epsilon: 3"))
+    assert "\nprivacy  with the next one: epsilon 2.75 for one user's rows in all windows" in said
     said = checked("first: 2026-01-05", "first: 2026-01-12")
     assert "periods charged: 0;" in said
     assert "horizon  4 of 4 periods remain; with them 125.0% of the user budget" in said
@@ -330,7 +333,10 @@ def test_whoever_charges_the_budget_of_a_report_is_told_what_that_still_needs(
     other = text.replace("report: weekly", "report: other").replace("epsilon: 2", "epsilon: 0.1")
     (folder / "other.yaml").write_text(other.replace("out/", "others/"))
     left = f"{left.replace('remain', 'remain after this').replace('170.0', '171.2')}would be used, so 3 of"
-    assert f"\nreports  {left}" in said(f"report {folder}/other.yaml --dry-run")
+    told = said(f"report {folder}/other.yaml --dry-run")
+    assert f"\nreports  {left}" in told
+    alone = ", if the others take nothing"
+    assert told.count(f"{alone}\n") == 1 and f"{alone}; with all periods of all reports 175.0% would be used\n" in told
     told = said(f"report {folder}/other.yaml --window-end 2026-01-12 --dry-run")
     assert f"{left} them fit and 15 will be refused, if the others take nothing\n" in told
 
@@ -397,9 +403,22 @@ def test_a_report_of_units_in_one_window_is_told_what_the_budget_of_whole_users_
 def test_another_privacy_unit_in_the_middle_of_a_horizon_is_told_as_that(
     folder: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    """Not as a budget that is missing beside the one that was charged."""
+    """Not as a budget that is missing beside the one that was charged; of one with no charge, as a mistake."""
+    other = CHARGED.replace("epsilon: 1", "epsilon: 1\n  privacy_unit: user")
+    (folder / "weekly.yaml").write_text(other)
+    capsys.readouterr()
+    assert report(folder, "--dry-run") == 2
+    said, words, rest = capsys.readouterr().err.split("`")
+    assert said.endswith(
+        "got user: nothing is charged yet, so give another dataset name or ledger file: open one with "
+    )
+    assert "; user-window is another promise, and a second budget of this dataset is charged for all" in rest
+    assert main(shlex.split(words)[1:]) == 0
+    (folder / "weekly.yaml").write_text(other.replace("dataset: plays", "dataset: plays-user"))
+    assert report(folder, "--dry-run") == 0
+    (folder / "weekly.yaml").write_text(CHARGED)
     assert report(folder, *FIRST) == 0
-    (folder / "weekly.yaml").write_text(CHARGED.replace("epsilon: 1", "epsilon: 1\n  privacy_unit: user"))
+    (folder / "weekly.yaml").write_text(other)
     capsys.readouterr()
     for words in (SECOND, (*SECOND, "--dry-run"), ("--dry-run",), ("--missed",)):
         assert report(folder, *words) == (0 if words == ("--missed",) else 2)
@@ -845,7 +864,7 @@ def test_what_may_be_drawn_a_second_time_is_told_where_no_ledger_knows_it(
     gaps = (
         "gaps     periods before the last published one of which nothing is here: 1, not counted; --missed names each\n"
     )
-    assert gaps in told(*SECOND, "--dry-run") and gaps.replace("     ", "  ") in told("--dry-run")
+    assert gaps in told(*SECOND, "--dry-run") and gaps in told("--dry-run")
     assert said in told("--missed") and said in told(*FIRST, "--dry-run") and said in told(*FIRST)
     assert "gaps" not in told("--dry-run")
     assert said not in told(*FIRST), "it is there"

@@ -299,6 +299,8 @@ def test_a_second_budget_of_a_dataset_is_meant_and_told(url: str) -> None:
     """It can never be taken back, and a running report may not go on under it."""
     options = ("--ledger", url, "--dataset", "plays", "--epsilon", "1")
     assert command("budget", "create", *options, "--privacy-unit", "user").err == ""
+    default = command("budget", "create", "--ledger", url, "--dataset", "songs", "--epsilon", "1").out
+    assert "(unit user-window, the default: a report with unit user needs `--privacy-unit user`)" in default
     refused_ = command("budget", "create", *options)
     assert refused_.status == 2 and "--privacy-unit must be named, since dataset plays has a user" in refused_.err
     for more, field in ((("--neighbours", "replace-one"), "--neighbours must be add-remove"), ((), "")):

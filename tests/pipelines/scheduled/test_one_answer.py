@@ -159,7 +159,7 @@ def test_whatever_is_lost_counts_where_a_ledger_tells_of_it(
         coming = re.findall(r"^privacy +epsilon (\S+) ", capsys.readouterr().out, re.M)
         entry = command("show", str(folder / "out"), "--registry", "--ledger", ledger).out
         sheet = command("show", str(folder / "out"), "--sign-off", "--ledger", ledger).out
-        found = re.findall("^  (?:budget|of a person in all windows) +epsilon (.*),", sheet, re.M)
+        found = re.findall("^  (?:budget|of a person in all windows) +epsilon (.*), delta", sheet, re.M)
         return [*map(float, (*coming, *found, *re.findall("^ +epsilon: (.*)$", entry, re.M)))]
 
     kept, whole = all_files(folder), stated()
@@ -622,12 +622,13 @@ def test_a_correction_is_judged_by_what_it_corrects_and_says_what_it_asks_otherw
     assert found["series"] == changed
     rises = "epsilon 18 for one user's rows in all windows, and epsilon 16 without this run"
     assert found["privacy"].startswith(f"{rises}; basic composition over 6 ")
-    assert found["privacy"].endswith("over 3 corrections: epsilon 2 each")
+    weak = "Epsilon 18 is a weak promise, a factor above 100: people who already know much may learn much from what is "
+    assert found["privacy"].endswith(f"over 3 corrections: epsilon 2 each. {weak}published.")
     assert told()["series"].endswith("was published with k 3 (now 2): `show` marks where that changed")
     assert "weekly-2026-01-12.csv" in told(*SECOND, "--correction", "1")["recall"]
     assert "weekly-2026-01-12.csv" in (third := told("--window-end", "2026-01-26"))["recall"]
     assert third["privacy"].startswith("epsilon 16 for one user's rows in all windows")
-    assert third["privacy"].endswith("over 2 corrections: epsilon 2 each")
+    assert third["privacy"].endswith(f"over 2 corrections: epsilon 2 each. {weak.replace('18', '16')}published.")
     (folder / "out" / "weekly-2026-01-12.csv").unlink()
     assert "weekly-2026-01-05.correction-again.csv" in told("--window-end", "2026-01-26")["recall"]
     assert report(folder, *FIRST, "--correction", "third") == 0

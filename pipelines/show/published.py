@@ -121,6 +121,7 @@ class PublishedReport:
             rankings whose manifests are lost, of which nothing is known.
         rankings_of_a_user: how many rankings one user may have changed in all; None where that is not known.
         parts: the manifests of a series, with those of rankings that were corrected.
+        corrected: the first moments of the windows of which a correction is shown.
         charged: how much else of it the numbers count that a ledger has charged; None where no ledger was asked.
         disputed: the sentence on what that has charged otherwise than the manifests state.
     """
@@ -133,6 +134,7 @@ class PublishedReport:
     lost: Mapping[str, Collection[Window]] = field(default_factory=dict)
     rankings_of_a_user: int | None = None
     parts: Sequence[Manifest] = ()
+    corrected: Collection[datetime | None] = ()
     charged: int | None = None
     disputed: Sequence[str] = ()
 
@@ -157,6 +159,7 @@ class PublishedReport:
         if report is None and len(ids) > 1:
             corrected = len(self.manifest.corrects) if self.manifest is not None else 0
             some = f", {corrected} of them {'a correction' if corrected == 1 else 'corrections'}" if corrected else ""
+            some += " or only charged" if some and self.charged else ""  # which may never have been published
             return f"{len(ids) + corrected} releases, {ids[0]} to {ids[-1]}{some}"
         return report or (ids[0] if ids else "a ranking")
 
@@ -207,11 +210,9 @@ class PublishedReport:
         drawn = noise.drawn_with(self.manifest) if self.manifest is not None and few else None
         helped = self.manifest is not None and self.manifest.draws_counts
         changed = dict(self.changes)
-        corrected = {window.start for each in not_corrected(self.parts) if each.corrects for window in each.windows}
+        known = self.corrected
         return [
-            Listing(
-                *place, rows, self.zone, self._steps, drawn, helped, changed.get(place[0], ""), place[0] in corrected
-            )
+            Listing(*place, rows, self.zone, self._steps, drawn, helped, changed.get(place[0], ""), place[0] in known)
             for place, rows in by_window.items()
         ]
 

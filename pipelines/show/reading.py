@@ -74,7 +74,8 @@ def read_published(*places: str) -> PublishedReport:
     }
     paid = sorted((each for _, each in published.values() if each is not None), key=first_start)
     of_a_user = rankings_of_a_user(paid) if manifests[0].private and not unknown else None
-    return PublishedReport(rows, series_of(paid), "", changes, otherwise, lost, of_a_user, paid)
+    corrected = {window.start for each in manifests if each.corrects for window in each.windows}
+    return PublishedReport(rows, series_of(paid), "", changes, otherwise, lost, of_a_user, paid, corrected)
 
 
 def _moment(row: Mapping[str, Any]) -> tuple[bool, Any]:

@@ -82,7 +82,7 @@ def weak_promise(privacy: BudgetFacts) -> list[str]:
 
 
 def corrections_of(report: PublishedReport) -> list[str]:
-    """Which windows were published more than once."""
+    """Which windows were published more than once, or charged, where a ledger tells of what is not here."""
     manifest = report.manifest
     corrected = (
         [] if manifest is None else [each for each in not_corrected(report.parts or [manifest]) if each.corrects]
@@ -92,7 +92,8 @@ def corrections_of(report: PublishedReport) -> list[str]:
     starts = [(start, len(each.corrects) + 1) for each in corrected for start, _ in sorted(each.bounds())]
     named = [f"{day_of(start, report.zone) if start else 'all rows'} ({times} times)" for start, times in starts]
     what = "ranking of" if None in dict(starts) else "window of" if len(named) == 1 else "windows of"
-    return [f"Published more than once: the {what} {', '.join(named)}. The last is shown, and all are counted."]
+    once, shown = ("Charged", "The last that is here") if report.charged else ("Published", "The last")
+    return [f"{once} more than once: the {what} {', '.join(named)}. {shown} is shown, and all are counted."]
 
 
 def not_counted(report: PublishedReport) -> list[str]:

@@ -301,7 +301,11 @@ def test_releases_are_counted_with_those_that_were_corrected_are_lost_or_have_no
     assert "budget epsilon 2, delta 0 of each" in sheet and "a person in all windows epsilon 4, delta 0" in sheet
     entry = command("show", "days", "--registry", "--ledger", LEDGER).out
     assert yaml.safe_load(entry)["deployment"]["privacy_loss"]["privacy_parameters"]["epsilon"] == 2
-    assert "4 releases, weekly/5 to weekly/7, 1 of them a correction" in sheet and once_more in sheet
+    assert "4 releases, weekly/5 to weekly/7, 1 of them a correction or only charged" in sheet
+    last = "Charged more than once: the window of 2026-01-06 (2 times). The last that is here is shown, and all are"
+    assert last in sheet and "Published more than once" not in sheet
+    words = command("show", "days", "--ledger", LEDGER).out
+    assert ", corrected" not in words and last in " ".join(words.split()), "what is shown is what was to be corrected"
     assert "what is counted The ledger has" in sheet and "rankings one user can change" not in sheet
     alone = command("show", "days/7.csv", "--sign-off", "--ledger", LEDGER).out
     assert "The ledger has charged" not in alone, "of other windows"
@@ -485,7 +489,7 @@ def test_words_name_every_repeat_that_the_sum_counts_of_a_release_of_several_win
     assert "4 releases, weekly/3 to weekly/5, 2 of them corrections" in both, both
     assert "budget epsilon 2, delta 0" in both, both
     days = ", ".join(f"2026-01-0{day} (2 times)" for day in (3, 4, 5, 6))
-    assert f"Published more than once: the windows of {days}. The last is shown" in both
+    assert f"Charged more than once: the windows of {days}. The last that is here is shown" in both
     second = shown(kept[1], "--sign-off", "--ledger", LEDGER)
     assert "the windows of 2026-01-05 (2 times), 2026-01-06 (2 times)." in second, "and of the others all is lost"
 

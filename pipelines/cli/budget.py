@@ -85,11 +85,11 @@ def _create(arguments: Namespace, others: list[str]) -> bool:
     )
     ledger = _ledger(arguments.ledger)
     ledger.create(budget, unit_named=arguments.privacy_unit is not None)
-    for other in ledger.read(budget.dataset).budgets:
+    for other in (books := ledger.read(budget.dataset)).budgets:
         if other.unit != budget.unit:
             print(
-                f"dataset {printable(budget.dataset)} has a {other.unit} budget too: from now on every release is "
-                "charged to both",
+                f"dataset {printable(budget.dataset)} has a {other.unit} budget too, and every release is charged to "
+                f"both: by those so far {float(statement(budget, books)['used']):.1%} of this one is used",
                 file=sys.stderr,
             )
     with level("warning"):

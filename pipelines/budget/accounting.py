@@ -272,7 +272,7 @@ class Budget:
         return min(found, key=lambda total: (total.epsilon, total.delta))
 
     def left(self, spent: Cost, releases: int = 1) -> Cost:
-        """The budget that is left, by each sum; its epsilon is that of the largest pure release that fits by either.
+        """The budget that is left, by each sum; its epsilon is the largest at which any pure release fits by either.
 
         Args:
             releases: what each of so many equal ones may spend.

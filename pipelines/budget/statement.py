@@ -203,7 +203,8 @@ def only_rhos_from(charge: Entry, books: Books) -> str:
         return ""
     where = "" if budget.unit == "user" else " in these windows"
     fell = " to ".join(number(budget.left(each).epsilon, rounding=ROUND_FLOOR) for each in (before, after))
-    return f"; from then on only rhos count{where}: the largest pure release that fits falls from epsilon {fell}"
+    what = "what fits of a pure release of any mechanism"
+    return f"; from then on only rhos count{where}: {what} falls from epsilon {fell}"
 
 
 def in_numbers(stated: dict[str, Fraction]) -> str:

@@ -79,8 +79,9 @@ def _by_argument(settings: Mapping[str, Any]) -> Mapping[str, Any]:
 def _of_both(settings: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
     """The settings without parameters that only their own mechanism has: `no noise` would be read as a ranking's."""
     kept = {name: value for name, value in settings.items() if name in others or name not in _PARAMETERS}
-    if parameters := kept.get("parameters"):
-        kept["parameters"] = {name: value for name, value in parameters.items() if name in others["parameters"]}
+    its, theirs = kept.get("parameters"), others.get("parameters")
+    if isinstance(its, Mapping) and isinstance(theirs, Mapping):
+        kept["parameters"] = {name: value for name, value in its.items() if name in theirs}
     return kept
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -173,18 +174,19 @@ def _ledger(report: Report) -> Iterator[Fact]:
     if quote.outcome is None:
         corrected = {each.release_id for each in report.corrects}
 
-        def under(release_id: str) -> Entry:
+        def is_free_as(release_id: str) -> bool:
             release = replace(report.question.release, id=release_id)
             other = replace(report, question=replace(report.question, release=release))
-            return other.request(request.fingerprint).entry()
+            with suppress(InvalidArgument):  # another question, or one that cannot be drawn again
+                return account.books.quote(other.request(request.fingerprint)).outcome is not None
+            return False
 
         alike = [
             f"; the rows are those of {each.release_id}, so only the noise and what is asked otherwise will differ"
             if each.release_id in corrected
             else f"; {each.release_id} has asked the same of the same rows: under that id it costs nothing"
             for each in account.books.read(account.dataset).charges
-            if each.fingerprint == request.fingerprint
-            and (each.release_id in corrected or under(each.release_id).repeats(each))
+            if each.fingerprint == request.fingerprint and (each.release_id in corrected or is_free_as(each.release_id))
         ]
         told = f"{fits(account, quote, report.question)}{f'; {cheaper}' if cheaper else ''}{''.join(alike[-1:])}"
         yield "ledger", f"dataset {account.dataset}: this run {told}"

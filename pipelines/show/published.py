@@ -210,10 +210,9 @@ class PublishedReport:
         drawn = noise.drawn_with(self.manifest) if self.manifest is not None and few else None
         helped = self.manifest is not None and self.manifest.draws_counts
         changed = dict(self.changes)
-        known = self.corrected
         return [
-            Listing(*place, rows, self.zone, self._steps, drawn, helped, changed.get(place[0], ""), place[0] in known)
-            for place, rows in by_window.items()
+            Listing(*at, rows, self.zone, self._steps, drawn, helped, changed.get(at[0], ""), at[0] in self.corrected)
+            for at, rows in by_window.items()
         ]
 
     def by_group(self) -> dict[str | None, list[Listing]]:

@@ -21,6 +21,7 @@ from private_topk.pipelines.budget.ledger import Account, Ledger
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.cli.arguments import options_of
+from private_topk.pipelines.differences import differences
 from private_topk.pipelines.options import RUN, rows
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.identity import NOT_IN_FINGERPRINT, OMIT_IF_DEFAULT, identity_of
@@ -342,3 +343,11 @@ def test_every_field_of_question_and_source_is_part_or_says_why_not(
                 absent = held == field.default and OMIT_IF_DEFAULT in field.metadata
                 assert (above[-1] in inside) != (absent or bool(field.metadata.get(NOT_IN_FINGERPRINT))), path
     assert isinstance(made.question, Question)
+
+
+def test_another_mechanism_is_told_whatever_its_parameters_are_held_as() -> None:
+    """A request of one's own may note no parameters, or none by name; one that only one mechanism has is no change."""
+    asked = {"mechanism": "oneshot", "parameters": {"epsilon": "1", "noise": "exponential"}}
+    for other in ({}, {"parameters": "none"}, {"parameters": {"epsilon": "1"}}):
+        found = differences(asked, {"mechanism": "one's own", **other})
+        assert found["mechanism"] == ("oneshot", "one's own") and "noise" not in found

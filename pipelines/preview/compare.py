@@ -318,6 +318,7 @@ def asked_in_words(found: Sequence[Preview | Previews]) -> str:
         {value(one.question) for one in found} for value in (lambda its: its.asked.k, lambda its: its.epsilon)
     )
     delta, windows = preview.offered.get("delta"), preview.windows
+    bounds = [asked.max_items_per_user, asked.max_windows_per_user]
     of = "of a group" if asked.groups is not None else ""
     over = " in every window"
     if period is not None and period.to_date:
@@ -329,6 +330,7 @@ def asked_in_words(found: Sequence[Preview | Previews]) -> str:
         f"the top {'k' if len(ks) > 1 else asked.k} of {preview.items:,} items{f' {of}' if of else ''}"
         f", {'each epsilon' if len(epsilons) > 1 else f'epsilon {float(question.epsilon):g}'}"
         f"{'' if delta is None else f', delta {float(delta):g}'}{over}"
+        f"{'' if bounds == [None, None] else '. It is estimated as if bounds on a person left no row out'}"
     )
 
 

@@ -26,7 +26,7 @@ from private_topk.pipelines.preview.words import named, of_one_ranking, short
 from private_topk.pipelines.process import level
 from private_topk.pipelines.question import Question
 from private_topk.transforms.errors import InvalidArgument, verbatim
-from private_topk.transforms.mechanisms.choice import NOISY_ORDERS, choose, noise_told, reach_of
+from private_topk.transforms.mechanisms.choice import choose, compared, noise_told, reach_of
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.metric import USERS
 from private_topk.transforms.spec import TopK
@@ -108,7 +108,7 @@ def _with_delta(question: Question) -> str:
             return ""
         question = replace(question, asked=replace(asked, publish_counts=replace(counts, delta=float(_DELTA))))
         what, offered = f"{_COUNTS_DELTA}, such as {_DELTA}", {}
-    names = NOISY_ORDERS if question.reason else (name_of_asked(question),)
+    names = compared(size) if question.reason else (name_of_asked(question),)
     others, _ = alternatives(question, names, **offered)
     name = choose((other.top_k.mechanism for other in others.values()), k, size).name
     reach = reach_of(others[name].top_k.mechanism, k, size) or own

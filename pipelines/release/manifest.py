@@ -6,6 +6,7 @@ It is read through its type alone: JSON that does not fit it is no manifest. Wha
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -284,6 +285,14 @@ class Manifest(QuestionFacts, frozen=True, kw_only=True):
     def score(self) -> Score:
         """What a user adds to an item, but for a mechanism that weighs users."""
         return USERS if self.amounts is None else Amounts(self.amounts.max_value, self.amounts.value_resolution)
+
+    @property
+    def leaves_rows_out(self) -> bool:
+        """Whether a bound may keep some rows of a user out of what is counted; one on amounts is told as their cap."""
+        windows, groups = self.privacy and self.privacy.windows, self.groups
+        of_windows = self.max_windows_per_user is not None and self.max_windows_per_user < (windows or math.inf)
+        of_groups = groups is not None and groups.per_user < (groups.number or math.inf)
+        return self.max_items_per_user is not None or of_windows or of_groups
 
     def names(self, role: str) -> tuple[str, ...]:
         """The names of the columns of the ranking that have a role, item or group."""

@@ -155,7 +155,7 @@ def _reach(rows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
 
 def list_chart(listing: Listing, name: str) -> str:
     """The items of one window with their places, and their published counts as bars: each with the range in which the
-    true one lies with a probability of 95%.
+    one without noise lies with a probability of 95%.
     """
     rows = listing.rows[:_MAX_PLACES]
     labels = [f"{row['rank']} {_short(row['item'])}" if listing.ranked else _short(row["item"]) for row in rows]
@@ -168,7 +168,7 @@ def list_chart(listing: Listing, name: str) -> str:
 
     counted = (
         "Bars are the published counts, which hold noise. A whisker, where there is one, spans the range in "
-        "which the true count lies with a probability of at least 95%."
+        "which the count without noise lies with a probability of at least 95%."
     )
     order = "The items in their places; place 1 is at the top." if listing.ranked else "The items, in no order of rank."
     left_out = f" Only the first {len(rows)} are drawn." if len(rows) < len(listing.rows) else ""

@@ -20,6 +20,11 @@ from private_topk.transforms.spec import TopK
 
 Rows = Sequence[Mapping[str, Any]]
 
+OF_KEPT_ROWS = (
+    "What a person has beyond the bounds is in no count: with all rows, counts are as large or larger, and may be in "
+    "another order."
+)
+
 
 class Listing(NamedTuple):
     """The released items of one window, and of one group where there are several.
@@ -28,6 +33,7 @@ class Listing(NamedTuple):
         steps: what noisy counts are multiples of before and after they are rounded; None where no manifest tells.
         drawn: with what; None where its noisy counts do not tell how much was found.
         helped: its noisy counts come with the draw, and noise has helped what is shown.
+        bounded: a bound has kept some of a person's rows out of what was counted.
         changed: what was asked otherwise in the windows before it.
         corrected: other rankings of the same window were published before.
     """
@@ -40,6 +46,7 @@ class Listing(NamedTuple):
     steps: tuple[float, float] | None = None
     drawn: TopK | None = None
     helped: bool = False
+    bounded: bool = False
     changed: str = ""
     corrected: bool = False
 
@@ -87,6 +94,11 @@ class Listing(NamedTuple):
         if self.drawn is None or self.steps is None or not counts:
             return ""
         return noise.in_words(tuple(round(count / self.steps[0]) for count in counts), self.drawn)
+
+    def below(self, newest: bool = True) -> list[str]:
+        """The sentences below it; of the newest one also whether most of it is noise."""
+        left_out = OF_KEPT_ROWS if self.bounded and self.counted else ""
+        return [line for line in (left_out, self.bias, self.certainty, self.noise if newest else "") if line]
 
     def day(self, of_end: bool = False) -> str:
         """The first day in local time of the zone, or the last one; of a window shorter than a day with its time."""
@@ -209,9 +221,20 @@ class PublishedReport:
         few = len({group for _, _, group in by_window}) <= noise.MAX_GROUPS
         drawn = noise.drawn_with(self.manifest) if self.manifest is not None and few else None
         helped = self.manifest is not None and self.manifest.draws_counts
+        bounded = self.manifest is not None and self.manifest.leaves_rows_out
         changed = dict(self.changes)
         return [
-            Listing(*at, rows, self.zone, self._steps, drawn, helped, changed.get(at[0], ""), at[0] in self.corrected)
+            Listing(
+                *at,
+                rows,
+                self.zone,
+                self._steps,
+                drawn,
+                helped,
+                bounded,
+                changed.get(at[0], ""),
+                at[0] in self.corrected,
+            )
             for at, rows in by_window.items()
         ]
 
@@ -335,8 +358,7 @@ def table(listing: Listing, newest: bool = False) -> list[str]:
         f"{line:<{widest}}  {number}" if (number := number_of(row)) else line
         for line, row in zip(lines, rows, strict=True)
     ]
-    below = [line for line in (listing.bias, listing.certainty, listing.noise if newest else "") if line]
-    return [title, *lines, *(f"  {'':>{width}}  {line}" for line in below)]
+    return [title, *lines, *(f"  {'':>{width}}  {line}" for line in listing.below(newest))]
 
 
 def number_of(row: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ from private_topk.pipelines.release.manifest import (
 )
 from private_topk.pipelines.release.promise import not_corrected
 from private_topk.pipelines.show import noise
-from private_topk.pipelines.show.published import PublishedReport, day_of, when
+from private_topk.pipelines.show.published import OF_KEPT_ROWS, PublishedReport, day_of, when
 from private_topk.transforms.errors import printable
 from private_topk.transforms.mechanisms.parameters import LARGE_DELTA, TAKE_DELTA
 from private_topk.transforms.stated import number
@@ -256,7 +256,7 @@ def how_to_read(report: PublishedReport) -> list[str]:
     several = len({(listing.start, listing.end) for listing in listings}) > 1
     series = manifest is not None and manifest.to_date is not None
     together = "all items of a ranking together" if manifest and manifest.draws_counts else "each item by itself"
-    far = of_draws(report)
+    far, counted = of_draws(report), any(listing.counted for listing in listings)
     sentences = {
         what_is_ranked(manifest): manifest is not None,
         "This ranking is a set: the items stand in the order of the public list, or in alphabetical order, and not "
@@ -269,10 +269,11 @@ def how_to_read(report: PublishedReport) -> list[str]:
         "stands too high in one window may do so in all that follow.": several and series,
         "Noise is drawn anew in every window: an item that moves by a place or two from one window to the next may not "
         "have moved at all.": several and not series,
-        "Counts have noise of their own and may be below zero. Where a range is shown, the true count lies in it with "
-        f"a probability of at least 95%, for {together}.": any(listing.counted for listing in listings),
-        "Where an order is certain, no item below has a larger true count, with 95% confidence for all items of a "
-        "ranking together. That follows from the differences of counts, so that ranges of two may overlap.": any(
+        OF_KEPT_ROWS: manifest is not None and manifest.leaves_rows_out and not counted,
+        "Counts have noise of their own and may be below zero. Where a range is shown, the count without noise lies in "
+        f"it with a probability of at least 95%, for {together}.": counted,
+        "Where an order is certain, no item below has a larger count without noise, with 95% confidence for all items "
+        "of a ranking together. That follows from the differences of counts, so that ranges of two may overlap.": any(
             listing.certainty for listing in listings
         ),
     }

@@ -101,11 +101,13 @@ def test_a_delta_of_the_counts_is_proposed_where_a_total_is_split(folder: Path) 
     write(folder / "rows.csv", [{"user": "ana", "item": ITEMS[0], "time": "2026-01-05"}])
     weeks = {"window": "7d", "from": "2026-01-05", "to": "2026-02-02", "privacy_unit": "user"}
     asked = {"mechanism": None, "delta": 1e-6, "publish_counts": 1, "epsilon": 1, **weeks}
-    said = command("run", *options(**ASKED | asked), "--dry-run").out
-    given = run("--overwrite", **asked, publish_counts_delta=1e-6)
-    noise = re.findall(r"mechanism: \S+ \(.*: (nearly .*)\)", given)[0]
-    assert "basic composition" in said
-    assert f"With a --publish-counts-delta (budget.publish_counts_delta in a report), such as 1e-6, {noise}" in said
+    for domain in ({}, {"domain": None, "unknown_domain": True}):
+        split = command("run", *options(**ASKED | asked | domain), "--dry-run")
+        assert split.status == 0, split.err
+        said, given = split.out, run("--overwrite", **asked, **domain, publish_counts_delta=1e-6)
+        noise = re.findall(r"mechanism: \S+ \(.*: (nearly .*)\)", given)[0] if not domain else "nearly all counts"
+        assert "basic composition" in said
+        assert f"With a --publish-counts-delta (budget.publish_counts_delta in a report), such as 1e-6, {noise}" in said
 
 
 def test_noise_can_be_refused_before_the_charge(folder: Path) -> None:

@@ -85,6 +85,11 @@ NOISY_ORDERS = tuple(kind.about.name for kind in (Oneshot, Peeling, CdpPeeling, 
 """Those that add noise to the count of every item of a list."""
 
 
+def compared(items: int | None) -> tuple[str, ...]:
+    """The names of those that add noise to counts of so many public items; None where the domain is unknown."""
+    return tuple(_UNKNOWN) if items is None else NOISY_ORDERS
+
+
 def reach_of(mechanism: Mechanism, k: int | None, items: int | None) -> float | None:
     """How far the noise on a count reaches; None where it is one on weights, or not known to be one on every count."""
     if k is None or isinstance(mechanism, Weighted):

@@ -53,6 +53,8 @@ def test_a_preview_states_question_results_and_recommendation() -> None:
     assert "Not tried (they need --max-items-per-user): restricted-normal" in said
     assert "Take " in said
     assert said.rstrip().endswith("--privacy-unit user --horizon 10")
+    bounded = preview(k=3, epsilon=1, delta=1e-6, mechanism="gaussian", max_items_per_user=5)
+    assert [text.count("as if bounds on a person left no row out") for text in (said, bounded)] == [0, 1]
 
 
 def test_a_pure_run_is_recommended_without_the_delta() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -204,7 +205,7 @@ def test_certainty_is_shown_only_below_a_ranking_with_counts(tmp_path: Path, mon
     assert "<p>The order of these items is certain (95% confidence" in page
     assert (
         "for each item by itself." in page
-        and "Where an order is certain, no item below has a larger true count" in page
+        and "Where an order is certain, no item below has a larger count without noise" in page
     )
     bare = command("run", *options(**asked, output="bare.csv"))
     assert bare.status == 0 and "certain" not in bare.out
@@ -213,3 +214,46 @@ def test_certainty_is_shown_only_below_a_ranking_with_counts(tmp_path: Path, mon
     Path("r.manifest.json").unlink()
     assert "certain" not in command("show", "r.csv").out, "nobody says what counts were rounded to"
     assert json.loads(command("show", "bare.csv", "--json").out)["rows"]
+
+
+BEYOND = "What a person has beyond the bounds is in no count: with all rows, counts are as large or larger"
+
+
+def test_counts_of_what_bounds_keep_are_not_said_to_be_those_of_all_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`b` is held by most, and of what one item of each person keeps `a` has more, with next to no noise."""
+    monkeypatch.chdir(tmp_path)
+    others = [f"rare {n}" for n in range(20)]
+    held = {**{f"u{n}": ["b", *others] for n in range(300)}, **{f"v{n}": ["a"] for n in range(100)}}
+    rows = [
+        {"user": user, "item": item, "land": land, "time": f"2026-01-0{day}"}
+        for user, items in held.items()
+        for item in items
+        for land, day in (("x", 1), ("y", 2))
+    ]
+    write(tmp_path / "rows.csv", rows)
+    write(tmp_path / "items.txt", "\n".join(["a", "b", *others]))
+    write(tmp_path / "lands.txt", "x\ny\n")
+    asked = dict(input="rows.csv", domain="items.txt", mechanism="oneshot", k=2, epsilon=40, publish_counts=40)
+    days = {"window": "1d", "from": "2026-01-01", "to": "2026-01-03", "privacy_unit": "user"}
+    for n, (bound, told) in enumerate(
+        [
+            ({"max_items_per_user": 1}, True),
+            ({"group_column": "land", "groups": "lands.txt"}, True),
+            ({"group_column": "land", "groups": "lands.txt", "groups_per_user": 2}, False),
+            ({"max_windows_per_user": 1, **days}, True),
+            ({"max_windows_per_user": 2, **days}, False),
+            ({}, False),
+        ]
+    ):
+        done = command("run", *options(**asked, **bound, output=f"{n}.csv"))
+        assert done.status == 0 and (BEYOND in done.out) is told, (bound, done.err)
+        assert (BEYOND in command("show", f"{n}.csv").out) is told
+        assert command("show", f"{n}.csv", "--html", f"{n}.html").status == 0
+        assert (BEYOND in Path(f"{n}.html").read_text()) is told
+        if n == 0:
+            assert re.search(r"1  a +about 100 ± 0", done.out) and "certain" in done.out
+    bare = command("run", *options(**{**asked, "publish_counts": None}, max_items_per_user=1, output="bare.csv"))
+    assert bare.status == 0 and BEYOND not in bare.out
+    assert command("show", "bare.csv").out.replace("\n", " ").count("What a person has beyond the bounds") == 1

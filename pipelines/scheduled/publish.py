@@ -47,6 +47,8 @@ class ScheduledReport(Publications):
 
     _known: str | None = None
     """What was publicly known before the first period that this call has made."""
+    unpaid = 0
+    """How many of the periods left will be refused, as `prospects` has told."""
 
     def check(self) -> None:
         """Raise InvalidArgument for anything wrong in the file itself. Of other files only a schema of messages is
@@ -99,8 +101,8 @@ class ScheduledReport(Publications):
                 self._tell(number, text)
             for _, text in self._since(report.manifest, self._last(number, _NEARBY)):
                 self._tell(number, text)
-            for _, text, warns in self._future_charges(report, number):
-                if warns:
+            for _, text, refused in self._future_charges(report, number):
+                if refused:
                     tell_operator(text)
             self.tell_lost(self.release_id(number))
 
@@ -218,7 +220,9 @@ class ScheduledReport(Publications):
             request = report.request(_ANY)
             yield "ledger", f"{told}; the next one {fits(account, account.books.quote(request), report.question)}"
             yield from reports(account, request, self.name)
-            yield from (fact[:2] for fact in self._future_charges(report, None))
+            for name, text, refused in self._future_charges(report, None):
+                self.unpaid = refused
+                yield name, text
 
     def _before_this_horizon(self, asked: Manifest, published: Sequence[Manifest]) -> Iterator[Fact]:
         """What of the report is published, or charged, of other periods than the horizon has, and what it all comes to
@@ -265,14 +269,14 @@ class ScheduledReport(Publications):
         release = replace(report.question.release, id=release_id)
         return replace(report, question=replace(report.question, release=release))
 
-    def _future_charges(self, report: Report, number: int | None) -> Iterator[tuple[str, str, bool]]:
+    def _future_charges(self, report: Report, number: int | None) -> Iterator[tuple[str, str, int]]:
         """Whether the periods left still fit into the budget: after one is charged, or where none is now.
 
         Reads the input, for its identity, only if the release was charged before. Raises InvalidArgument as the charge
         would.
 
         Yields:
-            The name of a fact, its text, and whether it is a warning.
+            The name of a fact, its text, and how many of them will be refused.
         """
         account, question, horizon = report.account, report.question, self.schedule.horizon
         if account is None or self.state is not None:  # all of a series is charged at its start
@@ -291,7 +295,7 @@ class ScheduledReport(Publications):
         ahead = ahead_of(budgets["user"], books, horizon - len(known), horizon, readings)
         which = " remain" if number is None else " remain after this run"
         beside = beside_others(budgets["user"], books, ahead, self.name)
-        yield "horizon", f"{ahead.in_words(which)}{beside}", ahead.fitting < ahead.left
+        yield "horizon", f"{ahead.in_words(which)}{beside}", ahead.left - ahead.fitting
 
     def forget(self, path: str) -> Sequence[str]:
         """Give what the state holds of the users of a file, one a line, to random users; and these users.

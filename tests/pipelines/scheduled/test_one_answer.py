@@ -278,9 +278,11 @@ def test_a_file_that_is_checked_is_told_what_its_ledger_says(folder: Path, capsy
     fit = "with them 100.0% of the user budget would be used, so they fit\n"
     assert f"horizon  3 of 4 periods remain; {fit}" in said
     fit = "with them 137.5% of the user budget would be used, so 2 of them fit and 1 will be refused\n"
-    assert f"horizon  3 of 4 periods remain; {fit}" in (said := checked("epsilon: 2", "epsilon: 3"))
+    assert f"horizon  3 of 4 periods remain; {fit}" in (said := checked("epsilon: 2", "epsilon: 3", 2))
+    told = "ledger.dataset has too little budget: 1 of the periods left will be refused: take a smaller budget.epsilon"
+    assert told in said, "with all of it told before"
     assert "\nprivacy  with the next one: epsilon 2.75 for one user's rows in all windows" in said
-    said = checked("first: 2026-01-05", "first: 2026-01-12")
+    said = checked("first: 2026-01-05", "first: 2026-01-12", 2)
     assert "periods charged: 0;" in said
     assert "horizon  4 of 4 periods remain; with them 125.0% of the user budget" in said
     assert "the user budget of dataset heard does not suffice" in checked("epsilon: 2", "epsilon: 7", 2)
@@ -329,7 +331,7 @@ def test_whoever_charges_the_budget_of_a_report_is_told_what_that_still_needs(
     assert report(folder, *SECOND) == 0
     left = f"18 of 20 periods of report weekly (last charged {day}) remain; with them 170.0% of the user budget "
     assert f"{left}would be used, so 4 of them fit and 14 will be" in said(f"budget show --ledger {url}")
-    assert "of report" not in said(f"report {folder}/weekly.yaml --dry-run")
+    assert "of report" not in said(f"report {folder}/weekly.yaml --dry-run", 2)
     other = text.replace("report: weekly", "report: other").replace("epsilon: 2", "epsilon: 0.1")
     (folder / "other.yaml").write_text(other.replace("out/", "others/"))
     left = f"{left.replace('remain', 'remain after this').replace('170.0', '171.2')}would be used, so 3 of"
@@ -394,7 +396,7 @@ def test_a_report_of_units_in_one_window_is_told_what_the_budget_of_whole_users_
         assert main([*words.split(), "--privacy-unit", unit]) == 0
     for words, left in (((), "4 of 4 periods remain;"), (FIRST, "3 of 4 periods remain after this run;")):
         capsys.readouterr()
-        assert report(folder, "--dry-run", *words) == 0
+        assert report(folder, "--dry-run", *words) == (0 if words else 2), "a run of one that fits is not refused"
         said, fitting = "".join(capsys.readouterr()), 2 - bool(words)
         assert "; 100.0% of the user-window budget would be used" in said
         assert left in said and f"so {fitting} of them fit and 2 will be refused" in said

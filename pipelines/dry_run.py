@@ -66,8 +66,8 @@ def dry_run(
     if manifest.groups is not None:
         yield "groups", "; ".join([of_groups(manifest.groups), *report.check_stated_groups()])
     yield "windows", _windows(report)
-    if question.reason is not None:
-        yield "mechanism", f"{question.asked.mechanism.about.name} ({question.reason})"
+    if mechanism := question.mechanism_told():
+        yield "mechanism", mechanism
     score, k = question.top_k.score, question.top_k.k
     many = "all items above its threshold" if k is None else f"k {k}"
     by = "" if score == USERS else f", by {score.measure}: a user adds at most {float(score.most):g} to an item"

@@ -23,10 +23,11 @@ from private_topk.pipelines.release.identity import identity_of, not_in_fingerpr
 from private_topk.transforms.asked import Asked, answer, mechanism_for, score_of
 from private_topk.transforms.errors import InvalidArgument, kind_shown
 from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
-from private_topk.transforms.mechanisms.choice import AUTO
+from private_topk.transforms.mechanisms.choice import AUTO, noise_told, reach_of
 from private_topk.transforms.mechanisms.noisy_counts import DRAWN
 from private_topk.transforms.mechanisms.parameters import as_written
 from private_topk.transforms.mechanisms.registry import name_of
+from private_topk.transforms.metric import USERS
 from private_topk.transforms.release import Release
 from private_topk.transforms.spec import TopK, check_kinds
 from private_topk.transforms.windows import Period
@@ -136,6 +137,15 @@ class Question:
         """What every window is drawn with: the ranking with one window's share of the budget."""
         shared = replace(self.asked, mechanism=self._shared.mechanism, publish_counts=self._shared.counts)
         return shared.over(self.period)
+
+    def mechanism_told(self) -> str:
+        """The mechanism, and why it was chosen; of a named one how far its noise reaches, or nothing where that is not
+        known.
+        """
+        top_k, told = self.top_k, self.reason
+        if told is None and (reach := reach_of(top_k.mechanism, top_k.k, top_k.domain.size or None)):
+            told = noise_told(reach, None if top_k.score == USERS else top_k.score.unit)
+        return f"{self.asked.mechanism.about.name} ({told})" if told else ""
 
     @property
     def privacy(self) -> Privacy:

@@ -291,7 +291,8 @@ def _print_budget(question: Question) -> None:
         f"{name}, {asked}: epsilon {number(total.epsilon)}, delta {number(total.delta)} in all, over "
         f"{privacy.windows // each}{of} windows that one user can be in{within}"
     )
-    print(f"mechanism: {name} ({question.reason})\n" if question.reason else "")
+    told = question.mechanism_told()
+    print(f"mechanism: {told}\n" if told else "")
     what = "window" if question.asked.groups is None else "ranking"
     _print_accountings(question.shares, privacy.accounting, what)
     counts, noise = drawn.publish_counts, drawn.noise(drawn.max_items)

@@ -58,8 +58,13 @@ _DAY = 86_400_000_000
 _MIN, _MAX_NAMED, _MAX_EMPTY = 100, 10, 4
 _MAX_LONG = 40
 _LISTS = {"domain": "items outside the domain", "groups": "groups outside the list"}
-_ANOTHER_ENCODING = "are not in UTF-8 (of CSV files, --csv-encoding names another encoding)"
-_OTHER_ENCODING = "their encoding: they look like text of another one, such as UTF-8 read as latin-1 (--csv-encoding)"
+_ANOTHER_ENCODING = "are not in UTF-8"
+_OTHER_ENCODING = "their encoding: they look like text of another one, such as UTF-8 read as latin-1"
+_OF_FILES = {
+    _ANOTHER_ENCODING: " (of CSV files, --csv-encoding names another encoding)",
+    _OTHER_ENCODING: " (--csv-encoding)",
+}
+"""The options that a cause may be mended by, which a table in memory does not have."""
 _NO_ZONE = "times have no zone: they are read as UTC"
 _BLANK = "rows have a user of blanks alone: they count as one person"
 _SPELLED = "rows have a user with blanks around, or not in NFC: each spelling counts as another person"
@@ -96,12 +101,12 @@ def tell_dropped_rows(done: Done, asked: bool | None, exact: bool = False) -> No
         told = f"all of them: {told}; {NONE_LEFT}" if told else NONE_LEFT
     told = told or ("none" if exact else "none, or too few to tell")
     source, few = done.report.source.parts()[0], left is False and not lost
-    more = f"--dry-run --show-dropped-rows{' --exact-counters' * few} tells why, and of which input"
+    more = f"--dry-run --show-dropped-rows{' --exact-counters' * few}"
     if left is False and isinstance(source, Frame):  # which is still here
-        why = [f"write the rows to a file, of which {more}"] if few else data_quality_of(done.report).why()
-        told = "; ".join([told, *why])
+        why = [f"write the rows to a file: `private-topk run {more}` of it tells why"]
+        told = "; ".join([told, *(why if few else data_quality_of(done.report).why())])
     elif (lost or left is False) and isinstance(source, Files):
-        told = f"{told}; {more}"
+        told = f"{told}; {more} tells why, and of which input"
     if left is not False and empty:
         others = "; and more" if len(empty) > _MAX_EMPTY else ""
         told = f"{told}. Pure noise, since nothing was counted there: {'; '.join(_plainly(empty, done.report))}{others}"
@@ -144,6 +149,7 @@ class DataQuality:
         overall: those of no declared group, which count in the ranking of all rows alone; None where there is none.
         before, after: rows of all inputs that are outside the period, where they lie.
         copies: files of which a row counts and that hold the same bytes.
+        in_memory: the rows are a table of Python's, so arguments and no options are named.
     """
 
     rows: Counter[str] = field(default_factory=Counter)
@@ -161,6 +167,7 @@ class DataQuality:
     after: int = 0
     copies: list[list[str]] = field(default_factory=list)
     period: Period | None = None
+    in_memory: bool = False
 
     @property
     def total(self) -> int:
@@ -222,11 +229,11 @@ class DataQuality:
         for (uri, cause), count in self.causes.most_common():
             if count >= least:
                 many = "most" if 2 * count > self.drops[uri]["unreadable"] else self._said(count, exact)
-                yield f"{self._where(uri)}{many} of the unreadable rows {cause}"
+                yield f"{self._where(uri)}{many} of the unreadable rows {cause}{self._option(cause)}"
         for (uri, where, difference), count in self.spellings.items():
             if count >= least:
                 told = f"{self._where(uri)}{self._said(count, exact)}"
-                yield f"{told} rows have {_LISTS[where]} that are in it but for {difference}"
+                yield f"{told} rows have {_LISTS[where]} that are in it but for {difference}{self._option(difference)}"
 
     def _inputs(self, exact: bool) -> Iterator[str]:
         for uri, total in self.rows.items():
@@ -247,9 +254,13 @@ class DataQuality:
         outside = lost["outside the period"] + lost["unreadable"]
         if self.rows[uri] - lost["null"] - outside > count:
             return f"some of the {like}: convert them, as all times of an input are read alike"
-        remedy = "write them as 2026-01-10" if reading == _BASIC else f"--time-unit {reading}; in a report, time_unit"
+        remedy = f'time_unit="{reading}"' if self.in_memory else f"--time-unit {reading}; in a report, time_unit"
+        remedy = "write them as 2026-01-10" if reading == _BASIC else remedy
         most = "most" if 2 * count > outside else self._said(count, exact)
         return f"the {like}: read so, {most} of those outside lie in the period ({remedy})"
+
+    def _option(self, cause: str) -> str:
+        return "" if self.in_memory else _OF_FILES.get(cause, "")
 
     def _said(self, count: int, exact: bool) -> str:
         return f"{count:,}" if exact else order_of_magnitude(count)
@@ -286,7 +297,8 @@ def data_quality_of(report: Report) -> DataQuality:
     Raises InvalidArgument if only a run can read it.
     """
     period, domain = report.question.period, report.question.top_k.domain
-    look, groups = DataQuality(period=period), report.question.top_k.groups
+    look = DataQuality(period=period, in_memory=isinstance(report.source, Frame))
+    groups = report.question.top_k.groups
     listed = {"domain": domain if domain.is_public else None, "groups": None if groups is None else groups.labels}
     read_as = {"latin-1", "cp1252"} | {part.columns.encoding for part in report.source.parts()} - {"utf-8"}
     spelled = {name: _Spelled(labels, read_as) for name, labels in listed.items() if labels is not None}

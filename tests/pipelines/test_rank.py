@@ -817,7 +817,8 @@ def test_dropped_rows_are_shown_in_a_notebook_or_on_request(
     spelt = told({**others, "item": ["Tea"] * 300}, True)
     assert "noise; 100 or more rows have items outside the domain that are in it but for spaces, capital" in spelt
     few = told({"user": ["u1"], "item": ["Tea"]}, True)
-    assert "; write the rows to a file, of which --dry-run --show-dropped-rows --exact-counters tells why" in few
+    told_by = "`private-topk run --dry-run --show-dropped-rows --exact-counters` of it tells why"
+    assert f"; write the rows to a file: {told_by}" in few
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel="one")))
     with monkeypatch.context() as without:
         without.setattr(sys.stderr, "isatty", lambda: True)
@@ -825,6 +826,16 @@ def test_dropped_rows_are_shown_in_a_notebook_or_on_request(
     assert told(others).count(words) == 1 and "u1" not in told(others)
     with refused("show_dropped_rows", "must be True or False, got"):
         told(others, "yes")
+
+
+def test_what_is_advised_of_a_table_names_arguments_and_no_options(capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["Müll", *ITEMS]
+    rows = {"user": [f"u{n}" for n in range(200)], "time": [1_767_700_000_000] * 200, "item": ["MÃ¼ll"] * 200}
+    for unit, said in (("s", '(time_unit="ms")'), ("ms", "UTF-8 read as latin-1")):
+        period = Period.of("2026-01-05", "2026-01-12", "7d")
+        rank(pl.DataFrame(rows), 1, Joint(1.0), names, period=period, time_unit=unit, show_dropped_rows=True)
+        told = capsys.readouterr().err
+        assert said in told and "--" not in told, told
 
 
 def test_rank_hides_the_notebook_from_beam(monkeypatch: pytest.MonkeyPatch) -> None:

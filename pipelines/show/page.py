@@ -20,6 +20,7 @@ from private_topk.pipelines.show.words import (
     of_draws,
     parameters,
     promise,
+    ranges,
     what_is_ranked,
     why_short,
 )
@@ -121,10 +122,9 @@ def _all_windows(listings: Sequence[Listing]) -> dict[str, Any]:
     shown = listings[: -_MAX_WINDOWS - 1 : -1]
     items = dict.fromkeys(row["item"] for listing in shown for row in listing.rows)
     ranks, counts = [_ranks(listing) for listing in shown], [_counts(listing) for listing in shown]
-    ranges = sorted({row["noise_95"] for each in shown for row in each.rows if row.get("noise_95") is not None})
+    far = ranges(row.get("noise_95") for each in shown for row in each.rows)
     what = " and its noisy count" if any(counts) else ""
-    if ranges:
-        what += f" (± {ranges[0]:,}" + (f" to {ranges[-1]:,}" if len(ranges) > 1 else "") + ", 95%)"
+    what += f" (± {far}, 95%)" if far else ""
     left = f", the last {len(shown)} of {len(listings)}" if len(listings) > len(shown) else ""
     return {
         "caption": f"Place of every item{what}, the newest window first{left}",

@@ -28,6 +28,10 @@ _Content = tuple[list[dict[str, Any]], Manifest | None]
 CORRECTIONS = "correction-*"
 """The folders, within one of rankings, that hold corrections."""
 
+_APART = (
+    "show them apart; what a person has over all reports, their ledger adds up: {sign_off} of each with {ledger} says "
+    "it, or `private-topk budget show`"
+)
 _NEEDED = ("window_start", "window_end", "rank", "k", "returned", "release_id")
 
 
@@ -92,7 +96,7 @@ def _check_series(contents: Mapping[str, _Content]) -> None:
             first = first or (file, manifest)
             if (differing := series_difference(first[1], manifest)) is not None:
                 rule = f"{file} is of another series than {first[0]}: {differing}"
-                raise InvalidArgument("", verbatim(rule), "show them apart")
+                raise InvalidArgument("", verbatim(rule), _APART)
         columns = columns or (columns_in(rows[0]) if rows else None)
         if rows and columns_in(rows[0]) != columns:
             raise InvalidArgument("", f"{verbatim(file)} has items or groups of other columns", "show them apart")
@@ -109,7 +113,7 @@ def _check_series(contents: Mapping[str, _Content]) -> None:
                 raise InvalidArgument(
                     "",
                     f"{verbatim(file)} has a window{which} that {verbatim(whose[window])} has too",
-                    "give one of them: a series has each window once",
+                    f"give one of them: a series has each window once; of two reports, {_APART}",
                 )
             whose[window] = file
 

@@ -21,6 +21,7 @@ from private_topk.pipelines.show.words import (
     corrections_of,
     in_symbols,
     not_counted,
+    of_counts,
     of_draws,
     parameters,
     shared_by,
@@ -79,6 +80,7 @@ def _facts(report: PublishedReport, books: Sequence[str]) -> dict[str, Any]:
     spans = {(window.start, window.end) for window in manifest.windows if window.start and window.end}
     one = "window" if manifest.to_date is None else "period"
     over_a_year = f"at most the budget of one {one}, times the number of the year's {one}s that have rows of the person"
+    shared_hash = number(manifest.delta_of_a_shared_hash or 0)
     start, end = min(spans, default=(None, None))[0], max((end for _, end in spans), default=None)
     return {
         "manifest": manifest,
@@ -92,6 +94,7 @@ def _facts(report: PublishedReport, books: Sequence[str]) -> dict[str, Any]:
         "slug": re.sub(r"[^a-z0-9]+", "-", (manifest.release_id or report.title).lower()).strip("-"),
         "ranked": what_is_ranked(manifest),
         "noise_of_draws": of_draws(report),
+        "noise_of_counts": of_counts(manifest),
         "corrected": what_was_corrected(manifest),
         "change": change_of(privacy),
         "who_counts": who_counts(manifest),
@@ -101,6 +104,7 @@ def _facts(report: PublishedReport, books: Sequence[str]) -> dict[str, Any]:
         "of_a_window": _of_a_window(manifest, report.parts),
         "all_windows": _numbers(everything) if everything else "",
         "over_a_year": over_a_year if spans and not privacy.of_all_windows else "",
+        "hash_collisions": f"for every other user, add {shared_hash} to delta" * bool(manifest.delta_of_a_shared_hash),
         "not_protected": _NOT_PROTECTED,
         "shared": shared_by(manifest),
         "books": f"{books[0]} The promise above {ANOTHER_EPSILON}." if books and books[0] else "",

@@ -255,7 +255,6 @@ def how_to_read(report: PublishedReport) -> list[str]:
     manifest, listings = report.manifest, report.listings()
     several = len({(listing.start, listing.end) for listing in listings}) > 1
     series = manifest is not None and manifest.to_date is not None
-    together = "all items of a ranking together" if manifest and manifest.draws_counts else "each item by itself"
     far, counted = of_draws(report), any(listing.counted for listing in listings)
     sentences = {
         what_is_ranked(manifest): manifest is not None,
@@ -271,7 +270,7 @@ def how_to_read(report: PublishedReport) -> list[str]:
         "have moved at all.": several and not series,
         OF_KEPT_ROWS: manifest is not None and manifest.leaves_rows_out and not counted,
         "Counts have noise of their own and may be below zero. Where a range is shown, the count without noise lies in "
-        f"it with a probability of at least 95%, for {together}.": counted,
+        f"it with a probability of at least 95%, for {_of_which(manifest)}.": counted,
         "Where an order is certain, no item below has a larger count without noise, with 95% confidence for all items "
         "of a ranking together. That follows from the differences of counts, so that ranges of two may overlap.": any(
             listing.certainty for listing in listings
@@ -279,6 +278,22 @@ def how_to_read(report: PublishedReport) -> list[str]:
     }
     changes = (f"{each}." for each in changes_of(report))
     return [*(sentence for sentence, applies in sentences.items() if applies), *changes, *why_short(report)]
+
+
+def _of_which(manifest: Manifest | None) -> str:
+    return "all items of a ranking together" if manifest and manifest.draws_counts else "each item by itself"
+
+
+def ranges(noise: Iterable[float | None]) -> str:
+    """The ranges of published counts, from the smallest to the largest; nothing where none is stated."""
+    found = sorted({each for each in noise if each is not None})
+    return " to ".join(f"{each:,}" for each in dict.fromkeys(found[:1] + found[-1:]))
+
+
+def of_counts(manifest: Manifest) -> str:
+    """How far published counts are from the true ones; nothing where none are, or that is not stated."""
+    far = ranges(window.noise_95 for window in manifest.windows)
+    return f"± {far} with a probability of at least 95%, for {_of_which(manifest)}" if far else ""
 
 
 def of_draws(report: PublishedReport) -> str:

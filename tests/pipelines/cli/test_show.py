@@ -150,7 +150,8 @@ def test_without_its_manifest_nothing_is_promised(published: Path, tmp_path: Pat
         (["show", "odd.csv"], "odd.manifest.json is no manifest"),
         (
             ["show", "two"],
-            "two/b.csv has a window of 1970-01-01 00:00 to 1970-01-02 00:00 UTC that two/a.csv has too",
+            "two/b.csv has a window of 1970-01-01 00:00 to 1970-01-02 00:00 UTC that two/a.csv has too: give one of "
+            "them: a series has each window once; of two reports, show them apart; what a person has over all ",
         ),
         (
             ["show", "ungrouped.csv"],
@@ -159,7 +160,8 @@ def test_without_its_manifest_nothing_is_promised(published: Path, tmp_path: Pat
         ),
         (
             ["show", "two/a.csv", "other.csv"],
-            "other.csv is of another series than two/a.csv: answer sequence (now set): show them apart",
+            "other.csv is of another series than two/a.csv: answer sequence (now set): show them apart; what a "
+            "person has over all reports, their ledger adds up: --sign-off of each with --ledger says it",
         ),
         (["show", "rows.csv", "--html", "x", "--json"], "--html does not go with --json"),
         (["show", "rows.csv", "--overwrite"], "--overwrite needs --html: give it too, or leave this out"),

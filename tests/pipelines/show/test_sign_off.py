@@ -71,7 +71,8 @@ def budget(url: str = LEDGER, dataset: str = "plays", **total: Any) -> None:  # 
 
 
 def signed(question: Question) -> tuple[str, dict[str, Any], Manifest]:
-    manifest, _ = answered(question)
+    counts = [(9,) * question.asked.max_items] if question.asked.publish_counts else ()
+    manifest, _ = answered(question, counts=counts)
     report = PublishedReport([], manifest)
     return " ".join(" ".join(sheet(report)).split()), yaml.safe_load(registry_entry(report))["deployment"], manifest
 
@@ -102,6 +103,8 @@ def test_sheet_and_entry_say_what_the_manifest_says(
     assert deployment["privacy_loss"]["privacy_parameters"] == parameters
     assert deployment["dp_variant"]["variant_name"] == variant
     assert deployment["basic"]["publication_date"] == manifest.released
+    details, shared = deployment["privacy_loss"]["privacy_parameters_details"], "for every other user, add "
+    assert (shared in words) is (f"Hash collisions: {shared}1.08421e-19 to delta." in details), details
     assert manifest.privacy and deployment["privacy_loss"]["privacy_unit"] == manifest.privacy.unit in words
 
 
@@ -111,12 +114,12 @@ def test_sheet_and_entry_say_what_the_manifest_says(
         ({"mechanism": "gaussian", "delta": 1e-6, "max_items_per_user": 1}, "rho 0.0", "None."),
         (
             {"publish_counts": 0.5, "round_counts": 10},
-            "epsilon 1.5, delta 0",
+            "published counts ± 13 with a probability of at least 95%, for each item by itself",
             "Noisy counts are rounded to multiples of 10.",
         ),
         (
             {"mechanism": "laplace", "max_items_per_user": 1, "publish_counts": "drawn", "round_counts": 10},
-            "epsilon 1, delta 0",
+            "published counts ± 9 with a probability of at least 95%, for all items of a ranking together",
             "multiples of 10. They come with the draw, and are too high on average.",
         ),
         (
@@ -140,6 +143,7 @@ def test_what_became_of_counts_and_what_a_window_costs(
     counts = told.get(more.get("publish_counts", 0), "noisy counts")
     for said in (words, deployment["implementation"]["mechanisms"]):
         assert (counts in said) is ("publish_counts" in more), said
+    assert ("published counts" in words) is ("publish_counts" in more), words
     assert in_the_entry in deployment["accounting"]["post_processing"]
 
 

@@ -17,7 +17,9 @@ from types import FrameType, MappingProxyType
 from typing import Any, TextIO
 
 from private_topk.runners import Line
+from private_topk.transforms.errors import InvalidArgument
 
+FAILED, _OF_A_SIGNAL = 1, 128
 LOG_FORMATS = ("text", "json")
 PATIENCE = 5.0
 """Seconds without an answer from a store, a ledger or another process before a message is printed."""
@@ -45,6 +47,17 @@ class Interrupted(Stopped):
         super().__init__(getattr(cause, "number", signal.SIGINT))
         self.state = state
         self.args = (f"{self}; {state}",) if state else self.args  # what a notebook shows
+
+
+def status_of(error: BaseException) -> int:
+    """The exit status of a command that an error ends: 2 or 3 where nothing was done, 128 and the number of a signal, 1
+    for all else.
+    """
+    if isinstance(error, InvalidArgument):
+        return error.status
+    if isinstance(error, KeyboardInterrupt):
+        return _OF_A_SIGNAL + (error.number if isinstance(error, Stopped) else signal.SIGINT)
+    return FAILED
 
 
 def install_signal_handlers() -> None:

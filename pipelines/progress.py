@@ -17,7 +17,7 @@ from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
 from private_topk.pipelines.files import replace_file
-from private_topk.pipelines.process import JsonLines
+from private_topk.pipelines.process import JsonLines, status_of
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run_state import RunState
 from private_topk.runners import Launch, Line
@@ -106,9 +106,9 @@ class Announcer:
             "published": len(self._closing) - len(left),
             "next_window": left[0] if left else None,
             "next_closes": self._closes(left[0]) if left else None,
+            "ended": None,
         }
-        with suppress(OSError):  # a full disk shows as a stale file
-            replace_file(path, json.dumps(facts).encode())
+        _write(path, facts)
 
     def _left(self) -> list[str]:
         return [label for label in self._closing if label not in self._published]
@@ -217,6 +217,28 @@ def followed(
                 f"the job ended without an error, but of {len(period):,} windows "
                 f"{announcer.size:,} were seen to be published to {sink.uri}"
             )
+
+
+@contextmanager
+def ending_told(health_file: str | None) -> Iterator[None]:
+    """Whatever ends a stream, its exit status is in its health file then, beside its last progress."""
+    status = 0
+    try:
+        yield
+    except BaseException as error:
+        status = status_of(error)
+        raise
+    finally:
+        if health_file is not None:
+            facts: dict[str, object] = {}
+            with suppress(OSError, ValueError, TypeError), open(health_file, "rb") as last:  # none before a first look
+                facts = {**json.load(last)}
+            _write(health_file, {**facts, "time": utc_text(datetime.now(UTC), "seconds"), "ended": status})
+
+
+def _write(health_file: str, facts: Mapping[str, object]) -> None:
+    with suppress(OSError):  # a full disk shows as a stale file
+        replace_file(health_file, json.dumps(facts).encode())
 
 
 @contextmanager

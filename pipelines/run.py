@@ -23,7 +23,7 @@ from private_topk.pipelines.budget.ledger import Request, charge, tell_operator
 from private_topk.pipelines.files import is_local
 from private_topk.pipelines.options import Options, inputs_of
 from private_topk.pipelines.process import Interrupted, RunFailed, check_signals, level, received_signal
-from private_topk.pipelines.progress import followed, progress
+from private_topk.pipelines.progress import ending_told, followed, progress
 from private_topk.pipelines.release.describe import charge_of
 from private_topk.pipelines.release.input_record import InputRecord
 from private_topk.pipelines.release.store import sole_launcher
@@ -180,8 +180,9 @@ def run(
     once_checked()
     with _alone(report):
         running = _Running(report, launch.listening() if report.source.live else launch, again)
-        with running.ending(), running.pipeline(show_exact_counters) as pipeline, running.charged():
-            return running.publish(pipeline, say, health_file)
+        with ending_told(health_file), running.ending(), running.pipeline(show_exact_counters) as pipeline:
+            with running.charged():
+                return running.publish(pipeline, say, health_file)
 
 
 def _alone(report: Report) -> AbstractContextManager[None]:

@@ -20,6 +20,7 @@ from typing import Any, NoReturn, TextIO
 
 from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.process import (
+    FAILED,
     Interrupted,
     RunFailed,
     Stopped,
@@ -27,11 +28,11 @@ from private_topk.pipelines.process import (
     level,
     received_signal,
     reset_signal_handlers,
+    status_of,
 )
 from private_topk.transforms.errors import IncompleteDataError, InvalidArgument, printable, reason_in
 
-DONE, FAILED, NOT_YET = 0, 1, 3
-_OF_A_SIGNAL = 128
+DONE, NOT_YET = 0, 3
 _WORDS = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "hung up"}
 _IS_DONE = "all is done, only the printing of it was cut short"
 _LOST: dict[int, OSError] = {}
@@ -126,34 +127,34 @@ def report_error(error: BaseException, about: str = "private-topk: ") -> int:
     """
     stream = sys.stderr
     with level("error"), redirect_stderr(io.StringIO()):
-        return _print_error(error, about, stream)
+        _print_error(error, about, stream)
+    return status_of(error)
 
 
-def _print_error(error: BaseException, about: str, stream: TextIO) -> int:
+def _print_error(error: BaseException, about: str, stream: TextIO) -> None:
     if isinstance(error, InvalidArgument):
         print(f"{about}{error.shown(flag)}", file=stream)
-        return error.status
+        return
     if isinstance(error, KeyboardInterrupt):
         number = error.number if isinstance(error, Stopped) else signal.SIGINT
         state = printable(error.state) if isinstance(error, Interrupted) else ""
         print(f"{about}{_WORDS[signal.Signals(number).name]}{'; ' if state else ''}{state}", file=stream)
-        return _OF_A_SIGNAL + number
+        return
     state = printable(str(error)) if isinstance(error, RunFailed) else ""
     cause = error.__cause__ if state else error
     if cause is None:
         print(f"{about}{state}", file=stream)
-        return FAILED
+        return
     if isinstance(cause, InvalidArgument | IncompleteDataError):
         why = (cause.shown(flag) if isinstance(cause, InvalidArgument) else str(cause)).rstrip(".")
         print(f"{about}failed: {why}. {state[:1].upper()}{state[1:]}", file=stream)
-        return FAILED
+        return
     # Its text may hold data, so only its kind and place are shown.
     reason = reason_in(str(cause))
     kind = f"{type(cause).__name__} ({reason})" if reason else type(cause).__name__
     print(f"{about}failed with {kind}{'; ' if state else ''}{state}", file=stream)
     for frame in traceback.extract_tb(cause.__traceback__)[-4:]:
         print(f"  at {frame.filename}:{frame.lineno} in {frame.name}", file=stream)
-    return FAILED
 
 
 def exit_process(status: int) -> NoReturn:

@@ -20,8 +20,8 @@ import apache_beam as beam
 import pytest
 
 from private_topk.pipelines import progress as watching
-from private_topk.pipelines.process import JsonLines, RunFailed
-from private_topk.pipelines.progress import HAVE_CLOSED, Announcer
+from private_topk.pipelines.process import Interrupted, JsonLines, RunFailed, Stopped
+from private_topk.pipelines.progress import HAVE_CLOSED, Announcer, ending_told
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release import store
 from private_topk.pipelines.release.describe import manifest_of
@@ -95,6 +95,18 @@ def publish(asked: Report, *labels: str) -> None:
     for label in labels:
         path = f"{asked.sink.uri}/{label}.jsonl"
         store.publish(path, b"", manifest_of(asked.question), overwrite=True)
+
+
+@pytest.mark.parametrize("error, status", [(RunFailed("so"), 1), (Interrupted("so", Stopped(15)), 143)])
+def test_a_health_file_tells_how_a_stream_ended(tmp_path: Path, error: BaseException, status: int) -> None:
+    """Beside its last progress."""
+    path = f"{tmp_path}/health.json"
+    with pytest.raises(type(error)), ending_told(path):
+        Announcer(PERIOD, "out", True, str).write_health(path)
+        before = json.loads(Path(path).read_text())
+        raise error
+    told = json.loads(Path(path).read_text())
+    assert before["ended"] is None and told == {**before, "ended": status, "time": told["time"]}
 
 
 @pytest.mark.long

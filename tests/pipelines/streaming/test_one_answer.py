@@ -435,7 +435,9 @@ def test_a_monitor_sees_how_far_it_is() -> None:
         assert f"health-file {place} cannot be written" in stream(health_file=place, dry_run=check).err
     assert stream(health_file="health.json").status == 0
     found = json.loads(Path("health.json").read_text())
-    assert (found["windows"], found["published"], found["next_closes"]) == (3, 3, None)
+    assert (found["windows"], found["published"], found["next_closes"], found["ended"]) == (3, 3, None, 0)
+    assert stream(health_file="health.json", release_id="s").status == 2, "another release, and not the one that ended"
+    assert json.loads(Path("health.json").read_text()) == found
 
 
 def test_a_charged_stream_to_an_unreadable_sink_is_not_repeated() -> None:

@@ -227,8 +227,8 @@ class _Running:
     def charged(self) -> Iterator[None]:
         """The charge to the report's account, if it has one, around what is run inside."""
         report, request = self._report, self._request
-        if mechanism := report.question.mechanism_told():
-            print(f"mechanism: {mechanism}", file=sys.stderr)
+        if report.question.reason is not None:
+            print(f"mechanism: {report.question.mechanism_told()}", file=sys.stderr)
         with level("warning"):
             for sentence in () if self._finished else _told(report):
                 print(f"private-topk: {sentence}", file=sys.stderr)

@@ -162,7 +162,7 @@ def test_the_name_spelt_out_asks_the_same_question(unit: str) -> None:
     for output, name in (("b.csv", told[1]), ("c.csv", "auto"), ("d.csv", None)):
         again = command("run", *charged("r", output, **more, mechanism=name))
         assert again.status == 0 and again.out.splitlines()[:-2] == first.out.splitlines()[:-2], again.err
-        assert ("(least noise" in again.err) == (name != told[1])
+        assert ("mechanism: " in again.err) == (name != told[1])
     manifests = [json.loads(Path(f"{name}.manifest.json").read_text()) for name in "abcd"]
     for each in manifests:
         assert each["mechanism"] == told[1]
@@ -227,17 +227,17 @@ def test_the_choice_of_mechanism_does_not_depend_on_the_rows() -> None:
 
 
 def test_a_mechanism_given_by_name_is_not_reported_as_chosen(capsys: pytest.CaptureFixture[str]) -> None:
-    """How far its noise reaches is told as of a chosen one, where that is known."""
+    """A dry run tells how far its noise reaches, as of a chosen one, where that is known."""
     named = {"k": 3, "epsilon": 1, "mechanism": "oneshot"}
     far = "oneshot (nearly all counts change by less than 19 users)"
     assert facts(named)["mechanism"] == far and "mechanism" not in facts({**named, "mechanism": "joint"})
-    assert f"mechanism: {far}\n" in command("run", *words(named)).err
+    assert "mechanism:" not in command("run", *words(named)).err
     assert (
         "mechanism:"
         not in command("preview", *options(epsilon=1, privacy_unit="user", horizon=3, mechanism="joint")).out
     )
     rank(pl.read_csv("rows.csv"), **as_arguments(named))
-    assert f"mechanism: {far}\n" in capsys.readouterr().err
+    assert "mechanism:" not in capsys.readouterr().err
 
 
 def test_a_pipeline_s_author_is_told_the_choice_and_its_reason(caplog: pytest.LogCaptureFixture) -> None:

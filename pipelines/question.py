@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
@@ -15,6 +15,7 @@ from private_topk.pipelines.budget.sharing import (
     Composition,
     Privacy,
     Shared,
+    cost_of,
     share_out,
     windows_paid_for,
 )
@@ -177,7 +178,8 @@ class Question:
         Args:
             facts: what the question does not know: dataset, key_id, fingerprint and rows.
         """
-        return Request.of(self, unit=self.privacy_unit, parameters={"asked": self.identity()}, **facts)
+        request = Request.of(self, unit=self.privacy_unit, parameters={"asked": self.identity()}, **facts)
+        return replace(request, cost_at=cache(lambda epsilon: cost_of(self.with_epsilon(epsilon).top_k)))
 
     def to_options(self) -> dict[str, Any]:
         """The options that ask it, by their names, None where it needs none; but no lists, columns, windows or places.
@@ -209,8 +211,7 @@ class Question:
 
     def with_epsilon(self, epsilon: Fraction | float) -> Question:
         """The same with another epsilon of the rankings. Raises InvalidArgument."""
-        budget: dict[str, Any] = {"epsilon": epsilon}
-        return replace(self, asked=replace(self.asked, mechanism=replace(self.asked.mechanism, **budget)))
+        return replace(self, asked=self.asked.with_epsilon(epsilon))
 
     def with_mechanism(self, name: str, delta: Fraction | float | None = None, **parameters: object) -> Question:
         """The same of another mechanism: with this one's whole epsilon and neighbours, and its delta where it has one.

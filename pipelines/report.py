@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, cast
 
-from private_topk.pipelines.budget.accounting import OF_A_LOST_LEDGER, budget_usage, heaviest
+from private_topk.pipelines.budget.accounting import OF_A_LOST_LEDGER, budget_usage, heaviest, ledger_named
 from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.ledger import Account, NoBudget, Request
 from private_topk.pipelines.budget.windows import Windows
@@ -377,7 +377,7 @@ def held_by(account: Account, options: Options) -> Total:
         if error.field == "privacy_unit":
             apart = not account.books.read(account.dataset).charges
         words = {
-            "ledger": "URL" if "@" in account.ledger else account.ledger,
+            "ledger": ledger_named(account.ledger),
             "dataset": f"{account.dataset}-{unit}" if apart else account.dataset,
             "epsilon": epsilon and number(epsilon),
             "delta": delta and number(delta),

@@ -183,6 +183,13 @@ class TopK:
             **({} if self.max_windows_per_user is None else {"max_windows_per_user": self.max_windows_per_user}),
         }
 
+    def with_epsilon(self, epsilon: Fraction | float) -> TopK:
+        """The same with another epsilon of the ranking. Raises InvalidArgument, also of a mechanism that has none."""
+        if self.mechanism.parameter("epsilon") is None:
+            raise InvalidArgument("epsilon", f"does not apply to {self.mechanism.about.name}", "leave it out")
+        budget: dict[str, Any] = {"epsilon": epsilon}
+        return replace(self, mechanism=replace(self.mechanism, **budget))
+
     def over(self, period: Period | None) -> TopK:
         """The specification for the windows of a period: of windows to date, the mechanism draws one series.
 

@@ -72,6 +72,11 @@ OF_A_LOST_LEDGER = (
 )
 
 
+def ledger_named(url: str) -> str:
+    """A ledger in a command that is told: a URL of a server may hold a password."""
+    return "URL" if "@" in url else url
+
+
 class NoBudget(InvalidArgument):
     """The error of a budget that was never opened."""
 
@@ -390,12 +395,13 @@ def _overlaps(charges: Sequence[Charge], near: Windows | None) -> np.ndarray:
     return np.unique(counts, axis=0)[:, [places[charge.windows] for charge in charges]]
 
 
-def explain(budget: Budget, before: Cost, asked: Cost, after: Cost) -> str:
+def explain(budget: Budget, before: Cost, asked: Cost, after: Cost, fitting: str = "") -> str:
     """The message for a release that does not fit.
 
     Args:
         before: what the windows in question have cost one user so far; `asked`, `after`: with the new release, or all
             that are asked together.
+        fitting: what of the request would fit; by default, what fits of any pure release.
     """
     total = budget.total
     kept, spare = budget.kept, total.delta - budget.kept
@@ -411,7 +417,7 @@ def explain(budget: Budget, before: Cost, asked: Cost, after: Cost) -> str:
     if budget.rho:
         under = f" (zCDP at epsilon {number(total.epsilon)}, delta {number(spare)})"
         lines.append(_sum("rho", before.rho, asked.rho, after.rho, budget.rho) + under)
-    lines.append(_remedy(budget.left(before).epsilon))
+    lines.append(fitting or _remedy(budget.left(before).epsilon))
     if after.adds_up or budget.rho or not before.adds_up:  # what was adopted fits in a period of its own only
         lines.append("`private-topk budget renew` begins a new period, in which the same people can lose as much again")
     else:
@@ -429,7 +435,8 @@ def _sum(name: str, before: Fraction, asked: Fraction, after: Fraction, limit: F
     if after <= limit:
         allowed = max(allowed, added, key=float)  # nor does what is within it look over
     terms = f"{number(before, digits)} spent + {number(asked, digits)} asked = {added}"
-    more = "" if digits == 6 else ", as a float is not quite what it prints: in Python give Fraction('0.1')"
+    rounded = 0 < after - limit <= limit / 2**50  # by decimals it would be more
+    more = ", by less than the rounding of a float (docs/budget.md)" if rounded else ""
     return f"adding up {name}: {terms}, {'over' if after > limit else 'within'} {allowed}{more}"
 
 

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from decimal import ROUND_FLOOR
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -42,7 +43,9 @@ from private_topk.pipelines.process import RunFailed
 from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, by_signature, literal, verbatim
 from private_topk.transforms.loading import load
 from private_topk.transforms.mechanisms.cost import Cost
+from private_topk.transforms.mechanisms.exact.accounting import largest
 from private_topk.transforms.release import DRAWS, Release, check_stays
+from private_topk.transforms.stated import number
 from private_topk.transforms.windows import Period, utc_text
 
 if TYPE_CHECKING:
@@ -56,6 +59,7 @@ _RESUME = (
 )
 _OPEN = "open one with `private-topk budget create`"
 _DIGEST = re.compile("[0-9a-fA-F]{32,64}")
+_LEAST = Fraction(1, 2**20)  # an epsilon below which nobody asks
 _APART = timedelta(minutes=5)  # clocks of machines that share a ledger may differ by so much
 
 
@@ -95,6 +99,8 @@ class Request:
         rows: how the dataset is read, by field name: `user_column`, `time_column`, `time_unit`. A dataset keeps those
             of its first charge, since by another column of users or of times the same rows would have spent nothing.
         windows_of_a_user: how many of the windows one user can change, where that is bounded; None for all.
+        cost_at: what the same costs with another epsilon, so that a refusal can say with which it fits.
+        as_read: the cost is charged by this reading of it only, which is told already.
     """
 
     dataset: str
@@ -108,6 +114,8 @@ class Request:
     rows: Mapping[str, str] = field(default_factory=dict)
     windows_of_a_user: int | None = None
     stream: Mapping[str, Any] | None = field(default=None, repr=False)
+    cost_at: Callable[[Fraction], Cost] | None = field(default=None, repr=False, compare=False)
+    as_read: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         check_unit(self.unit)
@@ -155,10 +163,15 @@ class Request:
             parameters={**top_k.parameters(), **ranking.fields, **parameters, "draws": DRAWS},
             windows=Windows.of(period),
             cost=cost_of(top_k),
+            cost_at=cache(lambda epsilon: cost_of(top_k.with_epsilon(epsilon))),
             rows=rows,
             windows_of_a_user=None if top_k.max_windows_per_user is None else windows_paid_for(top_k, period),
             stream=stream,
         )
+
+    def readings(self) -> list[Cost]:
+        """The costs that it may be charged as."""
+        return [self.cost] if self.as_read else self.cost.readings()
 
     @property
     def question(self) -> str:
@@ -309,7 +322,7 @@ class Ledger:
                     if error.field:
                         raise error from None
                     overdrawn = error  # not said before the last request, since the sums hold the cost of all
-                    found = replace(request.entry(), id=connection.next_id(Entry)), None
+                    found = replace(request.entry(), id=connection.next_id(Entry)), Fraction(0)
                 if not isinstance(found, ChargeReceipt):
                     entry, used = replace(found[0], charged=_stamp(connection.now())), found[1]
                     connection.add(entry)
@@ -336,12 +349,13 @@ class Ledger:
     def as_charged(self, request: Request) -> Request:
         """The request at the reading of its cost that a charge would write down, or has; as it is where one is refused.
 
-        So a manifest that is made before the charge tells it, and a ledger that is restored need not choose again.
+        So a manifest that is made before the charge tells it, and a ledger that is restored need not choose again. It
+        is charged by no other reading, whatever is charged in between.
         """
         with suppress(InvalidArgument):
             name, key_id = request.release_id, request.key_id
             charges = [each for each in self.after(request).charges if (each.release_id, each.key_id) == (name, key_id)]
-            return replace(request, cost=charges[-1].cost)
+            return replace(request, cost=charges[-1].cost, as_read=True)
         return request
 
     def lacks(self, published: Iterable[Entry]) -> list[Entry]:
@@ -549,7 +563,7 @@ def _let_through(request: Request, receipt: ChargeReceipt) -> str:
 
 def _settled(
     connection: Connection, request: Request, first: float = math.inf
-) -> ChargeReceipt | tuple[Entry, Fraction | None]:
+) -> ChargeReceipt | tuple[Entry, Fraction]:
     """The receipt of an earlier charge that the request repeats; or the charge as it is to be written down, and how
     much of its budget is used then. Raises InvalidArgument as `charge` does, of charges from `first` on as of one.
     """
@@ -583,7 +597,7 @@ def _settled(
     _check_neighbours(books.budgets, asked.neighbours)
     if asked.neighbours == "add-remove" and any(budget.unit == "user-window" for budget in books.budgets):
         _check_parts(asked, books.charges)
-    return _best_reading(replace(asked, id=connection.next_id(Entry)), request.unit, books, first)
+    return _best_reading(replace(asked, id=connection.next_id(Entry)), request, books, first)
 
 
 def _held(connection: Connection, published: Entry) -> list[Entry]:
@@ -761,7 +775,7 @@ def _check_neighbours(budgets: list[Budget], neighbours: str) -> None:
             raise InvalidArgument("neighbours", verbatim(rule), "their epsilons do not add up")
 
 
-def _best_reading(asked: Entry, unit: str, books: Books, first: float) -> tuple[Entry, Fraction | None]:
+def _best_reading(asked: Entry, request: Request, books: Books, first: float) -> tuple[Entry, Fraction]:
     """The charge with the reading of its cost that uses least of its unit's budget, and the used part of that budget.
 
     Gaussian noise, say, has two readings (`Cost.readings`): its rho, or its epsilon and delta. The one that is written
@@ -770,28 +784,63 @@ def _best_reading(asked: Entry, unit: str, books: Books, first: float) -> tuple[
     Raises:
         InvalidArgument: no reading fits every budget.
     """
-    found: list[tuple[Entry, Fraction | None]] = []
-    refusals = []
-    for cost in asked.cost.readings():
+    found: list[tuple[Entry, Fraction]] = []
+    refused: list[tuple[Budget, Entry]] = []
+    for cost in request.readings():
         read = replace(asked, cost=cost)
-        try:
-            used = {budget.unit: _used_with(budget, books, read, first) for budget in books.budgets}
-        except InvalidArgument as error:
-            refusals.append(error)
+        if over := _overdrawn(books, read):
+            refused.append((over, read))
         else:
-            found.append((read, used.get(unit)))
-    if not found:  # said in epsilons where those of all charges add up, and deltas are kept for such
-        plain = all(entry.cost.adds_up for entry in books.charges) and all(budget.kept for budget in books.budgets)
-        raise refusals[-1 if plain else 0]
-    return min(found, key=lambda reading: reading[1] or 0)
+            [unit] = (each for each in books.budgets if each.unit == request.unit)
+            found.append((read, unit.used(Cost.sum(heaviest(unit, _charges_with(unit, books, read))))))
+    if found:
+        return min(found, key=lambda reading: reading[1])
+    if request.as_read and any(_overdrawn(books, replace(asked, cost=cost)) is None for cost in asked.cost.readings()):
+        rule = "another charge came in between: as the manifest tells its cost it fits no more, and nothing was charged"
+        raise InvalidArgument("", rule, "call it again: it fits by another reading of its cost")
+    # Said in epsilons where those of all charges add up, and deltas are kept for such.
+    plain = all(entry.cost.adds_up for entry in books.charges) and all(budget.kept for budget in books.budgets)
+    budget, read = refused[-1 if plain else 0]
+    charges = _charges_with(budget, books, read)
+    reached, own = heaviest(budget, charges, read.windows), sum(entry.id >= min(first, read.id) for entry in charges)
+    before, more, after = (Cost.sum(part) for part in (reached[:-own], reached[-own:], reached))
+    fitting = _fitting(request, read, books, budget.left(before).epsilon) if own == 1 else ""
+    raise InvalidArgument("", literal(explain(budget, before, more, after, fitting)))
 
 
-def _used_with(budget: Budget, books: Books, asked: Entry, first: float) -> Fraction:
-    """The used part of the budget after a charge. Raises InvalidArgument if the charge does not fit."""
-    charges = charges_by_period(budget, books._replace(charges=[*books.charges, asked]))[-1]
-    reached = heaviest(budget, charges, asked.windows)
-    if not budget.fits(Cost.sum(reached)):
-        own = sum(entry.id >= min(first, asked.id) for entry in charges)
-        before, more, after = (Cost.sum(part) for part in (reached[:-own], reached[-own:], reached))
-        raise InvalidArgument("", literal(explain(budget, before, more, after)))
-    return budget.used(Cost.sum(heaviest(budget, charges)))
+def _charges_with(budget: Budget, books: Books, asked: Entry) -> list[Entry]:
+    """What counts against a budget after a charge."""
+    return charges_by_period(budget, books._replace(charges=[*books.charges, asked]))[-1]
+
+
+def _overdrawn(books: Books, asked: Entry) -> Budget | None:
+    """The first budget that a charge does not fit, if any."""
+    for budget in books.budgets:
+        if not budget.fits(Cost.sum(heaviest(budget, _charges_with(budget, books, asked), asked.windows))):
+            return budget
+    return None
+
+
+def _fitting(request: Request, asked: Entry, books: Books, near: Fraction) -> str:
+    """With which epsilon a request that was refused fits, all else as it was asked, in a sentence; nothing where it
+    fits with none, or is not known to have one.
+
+    Args:
+        near: about that.
+    """
+    if (cost_at := request.cost_at) is None:
+        return ""
+
+    def fits(epsilon: Fraction) -> bool:
+        with suppress(InvalidArgument):  # of an epsilon that cannot be drawn with
+            readings = cost_at(epsilon).readings()
+            return any(_overdrawn(books, replace(asked, cost=cost)) is None for cost in readings)
+        return False
+
+    if not fits(_LEAST):
+        return ""
+    found = largest(fits, _LEAST, float(near), halvings=20)
+    told = number(found)
+    told = told if fits(Fraction(told)) else number(found, rounding=ROUND_FLOOR)
+    fewer = ", or for fewer windows" if request.windows.number > 1 else ""
+    return f"The same by {asked.mechanism} fits with epsilon {told}: ask for no more{fewer}"

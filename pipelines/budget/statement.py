@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 from decimal import ROUND_FLOOR
 from fractions import Fraction
 from typing import Any
 
 from private_topk.pipelines.budget.accounting import (
+    ADOPTED,
     Books,
     Budget,
     Entry,
@@ -138,6 +139,13 @@ def sentence(budget: Budget, books: Books) -> str:
         f"So far{period} {charges} spent{where} {in_numbers(found['spent'])}, "
         f"{how}{of_all}{all_periods}."
     )
+
+
+def adopted(charges: Collection[Entry]) -> str:
+    """That a dataset's charges were adopted, so that others may be missing; nothing where none was."""
+    known = sum(entry.outcome == ADOPTED for entry in charges)
+    were = f"{known:,} of {len(charges):,} charges {'was' if known == 1 else 'were'} adopted from manifests"
+    return f"{were}: what was charged and is not among these is missing here." if known else ""
 
 
 def of_periods(budget: Budget, books: Books) -> str:

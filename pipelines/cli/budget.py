@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from argparse import Namespace
 from collections import Counter
@@ -10,15 +11,22 @@ from decimal import ROUND_FLOOR
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from private_topk.pipelines.budget.accounting import ADOPTED, Books, Budget, Entry, most
+from private_topk.pipelines.budget.accounting import Books, Budget, Entry, NoBudget, ledger_named, most
 from private_topk.pipelines.budget.ahead import told_ahead
 from private_topk.pipelines.budget.composition import UNITS, check_windows
-from private_topk.pipelines.budget.statement import ANOTHER_EPSILON, in_numbers, of_datasets, of_periods, statement
+from private_topk.pipelines.budget.statement import (
+    ANOTHER_EPSILON,
+    adopted,
+    in_numbers,
+    of_datasets,
+    of_periods,
+    statement,
+)
 from private_topk.pipelines.cli.arguments import Command
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.files import protected_files, refuse_replacing
 from private_topk.pipelines.process import check_signals, level
-from private_topk.transforms.errors import InvalidArgument, did_you_mean, printable, verbatim
+from private_topk.transforms.errors import InvalidArgument, did_you_mean, literal, printable, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.stated import number as shown
 
@@ -157,7 +165,13 @@ def _adopt(arguments: Namespace, others: list[str]) -> bool:
     manifests = [each for place in arguments.manifest for each in manifests_in(place)]
     ledger = _ledger(arguments.ledger)
     published = entries_of(manifests, arguments.dataset, {each.release_id for each in ledger.read().charges})
-    adopted = ledger.adopt(published)
+    try:
+        added = ledger.adopt(published)
+    except NoBudget as error:
+        units = {budget.unit for budget in ledger.read(arguments.dataset).budgets}
+        lost = next(entry for entry in published if entry.unit not in units)
+        remedy = f"give the ledger that was charged; if that is lost, {_opened_anew(arguments, lost, error)}"
+        raise NoBudget(error.field, error.rule, literal(printable(remedy))) from None
     books = ledger.read(arguments.dataset)
     budgets = [statement(budget, books) for budget in books.budgets]
     with level("warning"):
@@ -168,20 +182,28 @@ def _adopt(arguments: Namespace, others: list[str]) -> bool:
                 )
                 tell_operator(printable(f"{told}, and a user is protected by what is spent, not by its total"))
     if arguments.json:
-        print_json({"adopted": [_charge(entry) for entry in adopted], "budgets": budgets})
+        print_json({"adopted": [_charge(entry) for entry in added], "budgets": budgets})
         return True
-    for entry in adopted:
+    for entry in added:
         print(f"adopted {printable(entry.release_id)}: {entry.windows.summary()}")
     for (release, _), times in Counter((entry.release_id, entry.key_id) for entry in published).items():
         if times > 1:
             print(f"{printable(release)} has {times} different answers here under one key: each is charged")
-    rest = "; the others were charged before" if len(adopted) < len(published) else ""
-    print(f"{len(adopted)} of {len(published)} releases adopted{rest}\n")
-    if all(entry.outcome == ADOPTED for entry in books.charges):
-        print("All that this ledger knows was adopted: releases in other folders, or without files, are missing\n")
+    rest = "; the others were charged before" if len(added) < len(published) else ""
+    print(f"{len(added)} of {len(published)} releases adopted{rest}\n")
     for budget in books.budgets:
         print("\n".join(_lines(budget, books)) + "\n")
     return True
+
+
+def _opened_anew(arguments: Namespace, lost: Entry, error: NoBudget) -> str:
+    """How to open the budget that a release was charged to: where another unit has one, in a ledger of its own."""
+    url, other = ledger_named(arguments.ledger), error.field == "privacy_unit"
+    where = "sqlite:///another.db" if other else url
+    command = f"private-topk budget create --ledger {where} --dataset {shlex.quote(lost.dataset)} --epsilon EPSILON"
+    more = "" if lost.neighbours == "add-remove" else f" --neighbours {lost.neighbours}"
+    command += f" --delta DELTA --privacy-unit {lost.unit}{more}"
+    return f"open one with its old total by `{command}`, and adopt into it"
 
 
 def _renew(arguments: Namespace, others: list[str]) -> bool:
@@ -313,6 +335,8 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
         lines.append("  of the most used window: none has more spent or less left")
         if found["all_windows"]["epsilon"]:
             lines.append(f"  together  {in_numbers(found['all_windows'])} for a user who is in all windows")
+    if told := adopted([entry for entry in books.charges if entry.dataset == budget.dataset]):
+        lines.append(f"  adopted   {told}")
     if period["days"] is not None:
         each = f"each of at least {period['days']:g} days: {of_periods(budget, books)}"
         lines.append(f"  period {period['number']}, since {period['since']}, {each}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 import textwrap
@@ -15,7 +16,7 @@ from private_topk.pipelines.cli.arguments import Command, options_of
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.files import refuse_replacing, refuse_special, replace_file
-from private_topk.transforms.errors import InvalidArgument, did_you_mean, printable, verbatim
+from private_topk.transforms.errors import InvalidArgument, did_you_mean, literal, printable, verbatim
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name, parameters_of
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ _SAMPLE = """examples:
   private-topk sample
   private-topk sample --folder music --json"""
 
+_CHARGED = "give the ledger that was charged"
 _OF_ALL = ("epsilon", "neighbours")
 
 
@@ -115,8 +117,9 @@ def _with_books(report: PublishedReport, arguments: Namespace) -> tuple[Publishe
     files = all(place.lower().endswith(tuple(RANKING_FORMATS)) for place in arguments.ranking)
     if url is None or manifest is None:  # each form says that it has none, or refuses it
         return report, () if files else ("", *not_shown(report))
+    from private_topk.pipelines.budget.accounting import OF_A_LOST_LEDGER, ledger_named
     from private_topk.pipelines.budget.ledger import Ledger
-    from private_topk.pipelines.budget.statement import sentence
+    from private_topk.pipelines.budget.statement import adopted, sentence
     from private_topk.pipelines.budget.windows import Windows
     from private_topk.pipelines.release.promise import (
         apart,
@@ -145,9 +148,12 @@ def _with_books(report: PublishedReport, arguments: Namespace) -> tuple[Publishe
     budgets = [each for each in books.budgets if each.dataset in datasets]
     if not budgets:
         rule = f"has no budget of dataset {verbatim(' or '.join(datasets))}, which the manifest names"
-        raise InvalidArgument("ledger", rule, "give the ledger that was charged")
+        remedy = f"{_CHARGED}; {OF_A_LOST_LEDGER}"
+        raise InvalidArgument("ledger", rule, remedy)
     if len(lacking) == len(parts):
-        raise InvalidArgument("ledger", f"knows nothing of {verbatim(lacking[0])}", "give the ledger that was charged")
+        places = shlex.join([*arguments.ranking, "--ledger", ledger_named(url), "--dataset", datasets[0]])
+        remedy = f"{_CHARGED}; if that is lost, `private-topk budget adopt {printable(places)}` charges this one"
+        raise InvalidArgument("ledger", f"knows nothing of {verbatim(lacking[0])}", literal(remedy))
     told = " ".join(sentence(budget, books) for budget in budgets)
     charges = [each for each in books.charges if each.dataset in datasets]
     if files and manifest.privacy is not None and not manifest.privacy.of_all_windows:
@@ -156,7 +162,12 @@ def _with_books(report: PublishedReport, arguments: Namespace) -> tuple[Publishe
         charges = [each for each in charges if each.windows.overlapping(*shown).any()]
     lost = charged_too(charges, parts)
     why = ", of which no manifest is here: these numbers count that"
-    report = replace(report, charged=len(lost), disputed=tuple(disputed(list(dict.fromkeys(otherwise)))))
+    report = replace(
+        report,
+        charged=len(lost),
+        disputed=tuple(disputed(list(dict.fromkeys(otherwise)))),
+        adopted=adopted([each for each in books.charges if each.dataset in datasets]),
+    )
     if lost or otherwise:
         parts = [as_charged(*each) for each in charged]
         whole, told_by = series_of(parts, lost), with_charged(parts, lost)

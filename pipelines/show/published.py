@@ -136,6 +136,7 @@ class PublishedReport:
         corrected: the first moments of the windows of which a correction is shown.
         charged: how much else of it the numbers count that a ledger has charged; None where no ledger was asked.
         disputed: the sentence on what that has charged otherwise than the manifests state.
+        adopted: the sentence on what that may lack, having been lost.
     """
 
     rows: Rows
@@ -149,6 +150,7 @@ class PublishedReport:
     corrected: Collection[datetime | None] = ()
     charged: int | None = None
     disputed: Sequence[str] = ()
+    adopted: str = ""
 
     @property
     def _grouped(self) -> bool:

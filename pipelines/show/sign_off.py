@@ -11,7 +11,6 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from private_topk.pipelines.budget.statement import ANOTHER_EPSILON
 from private_topk.pipelines.release.manifest import BudgetFacts, Manifest
 from private_topk.pipelines.show.published import PublishedReport, day_of, when
 from private_topk.pipelines.show.templates import rendered
@@ -34,6 +33,10 @@ from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.stated import number
 
 _WIDTH, _LABEL = 100, 34
+_TWO_NUMBERS = (
+    "The promise above is of these rankings, at its own delta; what is spent is of all these charges, at the ledger's: "
+    "both hold."
+)
 _NOT_PROTECTED = (
     "Lists of items and groups, windows, k and all other parameters. People who act together, and people with several "
     "accounts. Anything from those who can read the rows, the workers or the release key. How long a job takes. "
@@ -107,7 +110,8 @@ def _facts(report: PublishedReport, books: Sequence[str]) -> dict[str, Any]:
         "hash_collisions": f"for every other user, add {shared_hash} to delta" * bool(manifest.delta_of_a_shared_hash),
         "not_protected": _NOT_PROTECTED,
         "shared": shared_by(manifest),
-        "books": f"{books[0]} The promise above {ANOTHER_EPSILON}." if books and books[0] else "",
+        "books": " ".join(filter(None, [*books[:1], report.adopted, _TWO_NUMBERS])) if books and books[0] else "",
+        "adopted": report.adopted,
         "spans": spans,
         "when": when(start, end, report.zone),
         "groups": sum(not spans or (window.start, window.end) == max(spans) for window in manifest.windows),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import runpy
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +78,48 @@ def test_the_example_is_charged_once_and_repeats_its_answer(place: Path) -> None
         job()
     assert (place / "answer").read_text() == answer
     assert [entry.outcome for entry in Ledger(URL).read().charges] == ["released"]
+
+
+ITEMS = [f"item {number}" for number in range(40)]
+NOISES = {"joint": {}, "peeling": {}, "oneshot": {"publish_counts": 0.01}, "gaussian": {"max_items_per_user": 3}}
+
+
+@pytest.mark.parametrize("windows", [1, 4])
+@pytest.mark.parametrize("mechanism", NOISES)
+def test_a_refusal_says_with_which_epsilon_the_same_fits(mechanism: str, windows: int, place: Path) -> None:
+    """By the ledger's own decision: with that it is let through, and with more it is not."""
+    ledger = Ledger(URL)
+    ledger.create(Budget.of("orders", 1, 1e-6, unit="user"))
+    Path("key").write_text("0" * 32)
+    release, spent = Release(ReleaseKey.parse("file:key"), "a"), Cost(Fraction(1, 10))
+    ledger.charge(replace(request("before"), unit="user", cost=spent))
+    period = Period.of("2026-01-05", f"2026-01-{5 + windows:02}", "1d")
+    delta = {"delta": 1e-7} if windows > 1 or mechanism == "gaussian" else {}
+    asked = dict(k=10, mechanism=mechanism, domain=ITEMS, period=period, release=release, privacy_unit="user")
+
+    def at(epsilon: Fraction) -> Request:
+        held = ledger.budget("orders", "user").total
+        question = Question.of(epsilon=epsilon, held=held, **asked, **delta, **NOISES[mechanism])
+        return question.request(dataset="orders", fingerprint="f" * 64)
+
+    with pytest.raises(InvalidArgument) as caught:
+        ledger.charge(at(Fraction(9)))
+    found = re.search(rf"The same by {mechanism} fits with epsilon ([0-9.]+): ask for no more(.*)", str(caught.value))
+    assert found and (found[2] == ", or for fewer windows") is (windows > 1)
+    epsilon = Fraction(found[1])
+    assert ledger.quote(at(epsilon)).used > Fraction("0.9999")
+    with pytest.raises(InvalidArgument, match="does not suffice"):
+        ledger.quote(at(epsilon * Fraction("1.00002")))
+    pure = ledger.budget("orders", "user").left(spent).epsilon
+    assert mechanism != "peeling" or epsilon > pure
+
+
+def test_a_refusal_of_a_pipeline_s_ranking_says_it_too(place: Path) -> None:
+    Path("key").write_text("0" * 32)
+    Ledger(URL).create(Budget.of("orders", 0.1))
+    with pytest.raises(InvalidArgument, match="The same by [a-z]+ fits with epsilon 0.1: ask for no more\n"):
+        rank = PrivateTopK(k=1, epsilon=0.5, domain=["tea"], release=Release(ReleaseKey.parse("file:key"), "a"))
+        Ledger(URL).charge(Request.of(rank, dataset="orders", fingerprint="f" * 64))
 
 
 def test_a_ranking_of_a_pipeline_costs_all_that_one_user_can_change(monkeypatch: pytest.MonkeyPatch) -> None:

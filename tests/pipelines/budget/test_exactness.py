@@ -82,9 +82,11 @@ def test_floats_of_python_are_the_binary_numbers_they_are(place: Path) -> None:
         return Request("plays", "user-window", report, "k", "f" * 64, {"mechanism": "joint"}, Windows.of(None), cost)
 
     ledger.charge(request("a", 0.9))
-    hair = r"0\.90{10,}\d+ spent \+ 0\.10{10,}\d+ asked = 1\.0{10,}\d+, over 1, as a float is not quite"
+    hair = r"0\.90{10,}\d+ spent \+ 0\.10{10,}\d+ asked = 1\.0{10,}\d+, over 1, by less than the rounding of a float"
     with pytest.raises(InvalidArgument, match=hair):
         ledger.charge(request("b", 0.1))
+    with pytest.raises(InvalidArgument, match="= 1.0000001, over 1\n"):  # as decimals are
+        ledger.charge(request("c", Fraction("0.1000001") - (Fraction(0.9) - Fraction("0.9"))))
     assert number(Fraction(0.1)) == "0.1" and number(Fraction(0.1), 24) == "0.100000000000000005551116"
 
 

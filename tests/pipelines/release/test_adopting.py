@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from private_topk.pipelines.budget import Budget, Ledger, Windows
+from private_topk.pipelines.budget import Budget, Ledger, Request, Windows
 from private_topk.pipelines.budget.accounting import Entry
 from private_topk.pipelines.budget.ahead import reports_ahead, told_ahead
 from private_topk.pipelines.budget.rows import row_of
@@ -110,7 +110,8 @@ WHOLE = {"window": None, "from": None, "to": None}
 def shown(url: str, capsys: pytest.CaptureFixture) -> str:
     capsys.readouterr()
     assert main(["budget", "show", *with_ledger(url)]) == 0
-    return capsys.readouterr().out.replace(url, "")
+    lines = capsys.readouterr().out.replace(url, "").splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("  adopted "))
 
 
 @pytest.mark.parametrize(("kept", "used"), [((), "100.0%"), (("--release-delta", "1e-6"), "90.0%")], ids=str)
@@ -164,6 +165,28 @@ def test_any_order_of_charges_is_restored(
             each.release_id: each.cost for each in lost.charges
         }
         assert statement(budget, there) == statement(budget, lost)
+
+
+@pytest.mark.parametrize(("pure", "fits"), [(0.5, True), (1.2, False)])
+def test_a_charge_that_slips_in_changes_no_reading_that_a_manifest_tells_already(
+    pure: float, fits: bool, tmp_path: Path
+) -> None:
+    """Beside nothing else Gaussian noise is charged by its rho, and beside a pure release by its epsilon and delta."""
+    ledger, other = (Ledger(f"sqlite:///{tmp_path}/budget.db") for _ in range(2))
+    ledger.create(Budget.of("plays", 3, 1e-6, unit="user"))
+
+    def request(name: str, **more: object) -> Request:
+        question = asked(**more, max_items_per_user=20, privacy_unit="user", **WHOLE)
+        return replace(question.request(dataset="plays", key_id="k", fingerprint="0" * 32), release_id=name)
+
+    noise = request("noise", mechanism="gaussian", epsilon=1, delta=4e-7)
+    told = ledger.as_charged(noise)
+    other.charge(request("pure", mechanism="oneshot", epsilon=pure))
+    assert other.as_charged(noise).cost.rho > told.cost.rho, "who asks now is told another"
+    between = r"another charge came in between: .* nothing was charged: call it again"
+    with nullcontext() if fits else pytest.raises(InvalidArgument, match=between):
+        ledger.charge(told)
+    assert [each.cost.rho for each in ledger.read().charges[1:]] == [told.cost.rho] * fits
 
 
 def test_noise_that_no_ledger_was_charged_for_fits_a_budget_without_rho(tmp_path: Path) -> None:
@@ -313,7 +336,9 @@ def test_only_what_can_be_charged_to_the_dataset_is_adopted(
         "old": "the manifest of old does not tell what a ledger is charged",
         "keyless": "the manifest of keyless does not tell",
         "swapped": "--neighbours must be add-remove",
-        "user": "--privacy-unit must be user-window, as in the budget of dataset plays",
+        "user": "got user: give the ledger that was charged; if that is lost, open one with its old total by "
+        "`private-topk budget create --ledger sqlite:///another.db --dataset plays --epsilon EPSILON --delta DELTA "
+        "--privacy-unit user`, and adopt into it",
         "less": "less.manifest.json contradicts itself",
         "when": "the manifest of when does not tell",
         "none": "none.manifest.json is no manifest of a ranking",

@@ -232,7 +232,8 @@ def test_a_ledger_fills_in_what_all_releases_have_spent() -> None:
     assert found["spent"]["epsilon"] == 2
     words = shown("r.csv", "--sign-off", "--ledger", LEDGER)
     before, after = words.split("To be filled in")
-    said += " The promise above may state another epsilon, at another delta, or of Gaussian noise: both hold."
+    said += " The promise above is of these rankings, at its own delta; what is spent is of all these charges, at the"
+    said += " ledger's: both hold."
     assert f"charged so far {said}" in before and "other releases" not in after
     entry = yaml.safe_load(command("show", "r.csv", "--registry", "--ledger", LEDGER).out)
     assert entry["deployment"]["accounting"]["composition"] == f"basic composition over 2 windows. {said}"
@@ -394,6 +395,12 @@ def test_a_release_that_a_ledger_has_not_charged_is_named_until_it_is_adopted(da
     adopted = command("budget", "adopt", "days", "--ledger", LEDGER, "--dataset", "plays")
     assert adopted.status == (2 if dataset else 0)
     assert (lacks in told("--sign-off")[0]) is bool(dataset)
+    missing = "1 of 4 charges was adopted from manifests: what was charged and is not among these is missing here."
+    for form in ("--sign-off", "--registry"):
+        assert (missing in told(form)[0]) is not bool(dataset), form
+    unknown = "other releases what else the lost ledger had charged for the same rows"
+    assert (unknown in told("--sign-off")[0]) is not bool(dataset)
+    assert (f"adopted   {missing}" in command("budget", "show", "--ledger", LEDGER).out) is not bool(dataset)
 
 
 def test_a_manifest_that_states_another_cost_than_was_charged_is_named() -> None:
@@ -676,8 +683,10 @@ def test_a_ledger_that_says_nothing_of_the_ranking_is_refused() -> None:
     charged("r.csv", asked("charged"))
     done = command("show", "r.csv", "--registry", "--ledger", other)
     assert done.status == 2 and "has no budget of dataset plays" in done.err and not done.out, done
+    assert "give the ledger that was charged; bring a lost one back from its backup, or open it" in done.err
     done = command("show", "r.csv", "--sign-off", "--ledger", same)
     assert done.status == 2 and "knows nothing of charged: give the ledger that was charged" in done.err, done
+    assert f"if that is lost, `private-topk budget adopt r.csv --ledger {same} --dataset plays` charges" in done.err
     assert command("show", "r.csv", "--sign-off", "--ledger", LEDGER).status == 0
 
 

@@ -42,24 +42,25 @@ def at_most(value: Real, bound: Fraction) -> bool:
     return False
 
 
-def largest(within: Callable[[Fraction], bool], start: Fraction, near: float = 0.0) -> Fraction:
+def largest(within: Callable[[Fraction], bool], start: Fraction, near: float = 0.0, halvings: int = 52) -> Fraction:
     """The largest parameter, to float precision, that is `within` budget: start is, and all below one that is are.
 
     Args:
         near: about that, by floats. It shortens the search and does not change what is found.
+        halvings: fewer are less than float precision.
     """
     low = start * 2 ** max(0, frexp(near / float(start))[1] - 1)
     while low > start and not within(low):
         low /= 2
     while within(2 * low):
         low *= 2
-    for halvings in _HALVINGS if low < near < 2 * low else ():
+    for fewer in _HALVINGS if low < near < 2 * low and halvings == 52 else ():
         # Halving comes to the interval around `near`, if what is sought lies there.
-        width = low / 2 ** (52 - halvings)
+        width = low / 2 ** (52 - fewer)
         good = low + (Fraction(near) - low) // width * width
         if within(good) and not within(good + width):
-            return _bisect(within, good, good + width, halvings)
-    return _bisect(within, low, 2 * low)
+            return _bisect(within, good, good + width, fewer)
+    return _bisect(within, low, 2 * low, halvings)
 
 
 def about(rising: Callable[[Fraction], float], wanted: float, start: Fraction) -> float:

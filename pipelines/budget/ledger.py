@@ -31,6 +31,7 @@ from private_topk.pipelines.budget.accounting import (
     explain,
     heaviest,
     most,
+    units,
 )
 from private_topk.pipelines.budget.ahead import told_ahead
 from private_topk.pipelines.budget.composition import check_unit
@@ -830,11 +831,16 @@ def _fitting(request: Request, asked: Entry, books: Books, near: Fraction) -> st
     """
     if (cost_at := request.cost_at) is None:
         return ""
+    spent = {  # by each unit that the request reaches, and in how many of its windows that is
+        (budget, Cost.sum(before), windows)
+        for budget in books.budgets
+        for *before, (windows, _) in units(budget.unit, _charges_with(budget, books, asked), asked.windows)
+    }
 
     def fits(epsilon: Fraction) -> bool:
         with suppress(InvalidArgument):  # of an epsilon that cannot be drawn with
             readings = cost_at(epsilon).readings()
-            return any(_overdrawn(books, replace(asked, cost=cost)) is None for cost in readings)
+            return any(all(budget.fits(before + n * cost) for budget, before, n in spent) for cost in readings)
         return False
 
     if not fits(_LEAST):

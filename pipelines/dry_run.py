@@ -14,6 +14,7 @@ from private_topk.pipelines.budget.accounting import budget_usage
 from private_topk.pipelines.budget.ahead import told_ahead
 from private_topk.pipelines.budget.ledger import tell_operator
 from private_topk.pipelines.budget.statement import cost_in_words, of_periods
+from private_topk.pipelines.preview.forewarning import with_delta
 from private_topk.pipelines.progress import HAVE_CLOSED
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.manifest import Manifest, PrivacyFacts, Window, series_difference
@@ -67,7 +68,7 @@ def dry_run(
         yield "groups", "; ".join([of_groups(manifest.groups), *report.check_stated_groups()])
     yield "windows", _windows(report)
     if mechanism := question.mechanism_told():
-        yield "mechanism", mechanism
+        yield "mechanism", f"{mechanism}{with_delta(question) if question.reason else ''}"
     score, k = question.top_k.score, question.top_k.k
     many = "all items above its threshold" if k is None else f"k {k}"
     by = "" if score == USERS else f", by {score.measure}: a user adds at most {float(score.most):g} to an item"

@@ -22,6 +22,7 @@ from apache_beam.runners.runner import PipelineResult
 from private_topk.pipelines.budget.ledger import Request, charge, tell_operator
 from private_topk.pipelines.files import is_local
 from private_topk.pipelines.options import Options, inputs_of
+from private_topk.pipelines.preview.forewarning import with_delta
 from private_topk.pipelines.process import Interrupted, RunFailed, check_signals, level, received_signal
 from private_topk.pipelines.progress import ending_told, followed, progress
 from private_topk.pipelines.release.describe import charge_of
@@ -228,7 +229,7 @@ class _Running:
         """The charge to the report's account, if it has one, around what is run inside."""
         report, request = self._report, self._request
         if report.question.reason is not None:
-            print(f"mechanism: {report.question.mechanism_told()}", file=sys.stderr)
+            print(f"mechanism: {report.question.mechanism_told()}{with_delta(report.question)}", file=sys.stderr)
         with level("warning"):
             for sentence in () if self._finished else _told(report):
                 print(f"private-topk: {sentence}", file=sys.stderr)

@@ -33,7 +33,7 @@ from private_topk.transforms.spec import TopK
 
 _DRAWS, _PLACES = 100, 4
 _DELTA = "1e-6"
-_COUNTS_DELTA = "--publish-counts-delta (budget.publish_counts_delta in a report)"
+_COUNTS_DELTA = "delta of the counts (publish_counts_delta)"
 _ESTIMATES = "--like users=1e5,rank1=4%,rank20=0.5% (preview.like in a report) estimates it"
 
 
@@ -81,7 +81,7 @@ def forewarned(
     }
     for why, applies in not_known.items():
         if applies:
-            return False, f"unknown: {why}{_with_delta(question)}"
+            return False, f"unknown: {why}{_of_a_named(question)}"
     worst = min(looked, key=lambda group: looked[group].recall.value)
     judging = f"judging by {by_group[worst].summary()}, {short(looked[worst])}"
     told = (
@@ -93,11 +93,11 @@ def forewarned(
     if len(by_group) > 1:
         judging = f"{len(noisy)} of {len(by_group)} groups ({named(noisy)}); " * bool(noisy) + f"the worst, {judging}"
     advice = "`private-topk preview` compares mechanisms and budgets, and spends nothing"
-    return (True, f"close to noise: {judging}{_with_delta(question)}. {advice}") if noisy else (False, judging)
+    return (True, f"close to noise: {judging}{_of_a_named(question)}. {advice}") if noisy else (False, judging)
 
 
-def _with_delta(question: Question) -> str:
-    """How far counts would be moved with a delta, where draws or noisy counts have none and it makes that less."""
+def with_delta(question: Question) -> str:
+    """How far counts would be moved with a delta, where draws or noisy counts have none and it at least halves that."""
     asked, k, size = question.asked, question.asked.k, question.asked.domain.size or None
     own, counts = reach_of(question.top_k.mechanism, k, size), asked.publish_counts
     if k is None or own is None or question.held is not None:
@@ -112,9 +112,14 @@ def _with_delta(question: Question) -> str:
     others, _ = alternatives(question, names, **offered)
     name = choose((other.top_k.mechanism for other in others.values()), k, size).name
     reach = reach_of(others[name].top_k.mechanism, k, size) or own
-    if reach >= own:
+    if 2 * reach > own:  # a delta is a weaker promise: not for a little
         return ""
     return f". With a {what}, {noise_told(reach, None if asked.score == USERS else asked.score.unit)} ({name})"
+
+
+def _of_a_named(question: Question) -> str:
+    """The same of a mechanism that was named: of a chosen one it is told with the reason."""
+    return "" if question.reason else with_delta(question)
 
 
 def _declared(question: Question, like: str, groups: int) -> ByGroup:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.cli import main
-from tests.pipelines.support import WEEKLY
+from tests.pipelines.support import WEEKLY, Done, command
 
 CHARGED = (
     WEEKLY.replace("window:", "window:\n  horizon: 4")
@@ -38,3 +38,16 @@ def folder(tmp_path: Path) -> Path:
 
 def report(folder: Path, *more: str, file: str = "weekly.yaml") -> int:
     return main(["report", str(folder / file), "--quiet", *more])
+
+
+def called(folder: Path, *more: str, status: int = 0, file: str = "weekly.yaml") -> Done:
+    """What a call says, which ends with this status."""
+    done = command("report", folder / file, "--quiet", *more)
+    assert done.status == status, (more, done)
+    return done
+
+
+def told(folder: Path, *more: str, status: int = 0) -> str:
+    """The same, of both streams."""
+    done = called(folder, *more, status=status)
+    return done.out + done.err

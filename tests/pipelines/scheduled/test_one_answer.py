@@ -19,7 +19,7 @@ from private_topk.pipelines.show.words import in_text, promise, shared_by
 from private_topk.transforms.mechanisms import Cost
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within, gaussian_epsilon
 from tests.nightly import nightly_but
-from tests.pipelines.scheduled.support import CHARGED, folder, report
+from tests.pipelines.scheduled.support import CHARGED, called, folder, report, told
 from tests.pipelines.support import WEEKLY, command, costing
 
 __all__ = ["folder"]
@@ -46,13 +46,11 @@ def charges(folder: Path) -> list[tuple[str, str]]:
     return [(entry.release_id.partition("Z--")[2].partition("/")[2], entry.outcome) for entry in entries]
 
 
-def test_what_was_missed_says_what_a_call_will_do(folder: Path, capsys: pytest.CaptureFixture) -> None:
+def test_what_was_missed_says_what_a_call_will_do(folder: Path) -> None:
     """Of a lost ranking that can be drawn again, and not, since the question, the rows or the key are others."""
 
     def missed(*more: str) -> str:
-        capsys.readouterr()
-        assert report(folder, "--missed", "--until", "2026-01-19", *more) == 0
-        found = capsys.readouterr()
+        found = called(folder, "--missed", "--until", "2026-01-19", *more)
         assert "weekly, 2026-01-12 to 2026-01-19: missed\n" in found.out or more
         return found.err if more else found.out.partition("\n")[0]
 
@@ -62,8 +60,7 @@ def test_what_was_missed_says_what_a_call_will_do(folder: Path, capsys: pytest.C
     assert "missed, and belongs in " in (said := missed()) and said.endswith(again), said
     lacking = "periods that were begun or published and lack files: 1; --missed names each\n"
     for words, other in (((), ""), (SECOND, "other "), (FIRST, None)):
-        assert report(folder, *words, "--dry-run") == 0
-        said = capsys.readouterr().out
+        said = called(folder, *words, "--dry-run").out
         assert f" {other}{lacking}" in said if other is not None else lacking not in said, said
     rows = (folder / "rows.csv").read_text()
     (folder / "rows.csv").write_text(rows + "late,item 1,2026-01-06\n")
@@ -79,57 +76,43 @@ def test_what_was_missed_says_what_a_call_will_do(folder: Path, capsys: pytest.C
     assert not (folder / RANKING).exists() and charges(folder) == [("", "released")]
 
 
-def test_a_file_that_is_checked_after_its_key_was_rotated_says_so(folder: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_file_that_is_checked_after_its_key_was_rotated_says_so(folder: Path) -> None:
     """The file alone, the dry run of the next period and its run; under the same key none does."""
-
-    def told(*words: str) -> str:
-        capsys.readouterr()
-        assert report(folder, *words) == 0
-        return "".join(capsys.readouterr())
 
     assert report(folder, *FIRST) == 0
     said = "weekly/20260105T000000Z--20260112T000000Z was published under key "
-    assert said not in told("--dry-run") + told(*SECOND, "--dry-run")
+    assert said not in told(folder, "--dry-run") + told(folder, *SECOND, "--dry-run")
     (folder / "key").write_text("another key of enough bytes")
     for words in (("--dry-run",), (*SECOND, "--dry-run"), SECOND):
-        assert f"{said}" in (found := told(*words)) and "keep the old one" in found, found
-    assert "was published under key" not in told("--dry-run")
+        assert f"{said}" in (found := told(folder, *words)) and "keep the old one" in found, found
+    assert "was published under key" not in told(folder, "--dry-run")
     (folder / "key").unlink()
-    assert "was published under key" not in told("--dry-run"), "nobody can say"
+    assert "was published under key" not in told(folder, "--dry-run"), "nobody can say"
 
 
 @pytest.mark.parametrize(("now", "text"), [("other", CHARGED.replace("plays", "other")), ("no ledger", WEEKLY)])
-def test_a_file_that_is_charged_otherwise_than_before_says_so(
-    folder: Path, capsys: pytest.CaptureFixture, now: str, text: str
-) -> None:
+def test_a_file_that_is_charged_otherwise_than_before_says_so(folder: Path, now: str, text: str) -> None:
     """To another dataset, or to none: as for a key, the file alone, the dry run of the next period and its run."""
     budget = ("--ledger", f"sqlite:///{folder}/budget.db", "--dataset", "other", "--epsilon", "2")
     assert main(["budget", "create", *budget]) == 0
 
-    def told(*words: str) -> str:
-        capsys.readouterr()
-        assert report(folder, *words) == 0
-        return "".join(capsys.readouterr())
-
     assert report(folder, *FIRST) == 0
     said = f"Z was charged to dataset plays, and {now} is to pay now: no budget counts both"
-    assert said not in told("--dry-run") + told(*SECOND, "--dry-run")
+    assert said not in told(folder, "--dry-run") + told(folder, *SECOND, "--dry-run")
     (folder / "weekly.yaml").write_text(text)
     for words in (("--dry-run",), (*SECOND, "--dry-run"), SECOND):
-        assert said in (found := told(*words)), found
-    assert said not in told("--dry-run"), "once is enough"
+        assert said in (found := told(folder, *words)), found
+    assert said not in told(folder, "--dry-run"), "once is enough"
 
 
 @pytest.mark.parametrize("unit", ["user", "user-window"])
-def test_a_dry_run_promises_what_the_folder_will(folder: Path, capsys: pytest.CaptureFixture, unit: str) -> None:
+def test_a_dry_run_promises_what_the_folder_will(folder: Path, unit: str) -> None:
     """Of a period and of its correction, while others were corrected and asked at another price."""
     text = CHARGED.partition("ledger:")[0].replace("epsilon: 1", f"epsilon: 1\n  privacy_unit: {unit}")
     corrected = ("--correction", "1")
     for epsilon, words in ((1, FIRST), (1, (*FIRST, *corrected)), (2, SECOND), (3, (*SECOND, *corrected))):
         (folder / "weekly.yaml").write_text(text.replace("epsilon: 1", f"epsilon: {epsilon}"))
-        capsys.readouterr()
-        assert report(folder, *words, "--dry-run", "--json") == 0
-        said = json.loads(capsys.readouterr().out)["privacy"]
+        said = json.loads(called(folder, *words, "--dry-run", "--json").out)["privacy"]
         assert report(folder, *words) == 0
         shown = read_published(str(folder / "out")).manifest
         assert said.partition(":")[0].startswith(promise(shown)), (words, said, promise(shown))
@@ -137,9 +120,7 @@ def test_a_dry_run_promises_what_the_folder_will(folder: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("unit", ["user", "user-window"])
-def test_whatever_is_lost_counts_where_a_ledger_tells_of_it(
-    folder: Path, capsys: pytest.CaptureFixture, unit: str
-) -> None:
+def test_whatever_is_lost_counts_where_a_ledger_tells_of_it(folder: Path, unit: str) -> None:
     """Of a week with two corrections, and of the newest, which asks for more: on sheet, entry and dry run. More is
     stated where what is left had declared it.
     """
@@ -154,9 +135,9 @@ def test_whatever_is_lost_counts_where_a_ledger_tells_of_it(
         assert report(folder, *words) == 0
 
     def stated() -> list[float]:
-        capsys.readouterr()
-        assert report(folder, "--window-end", "2026-01-26", "--dry-run") == 0
-        coming = re.findall(r"^privacy +epsilon (\S+) ", capsys.readouterr().out, re.M)
+        coming = re.findall(
+            r"^privacy +epsilon (\S+) ", called(folder, "--window-end", "2026-01-26", "--dry-run").out, re.M
+        )
         entry = command("show", str(folder / "out"), "--registry", "--ledger", ledger).out
         sheet = command("show", str(folder / "out"), "--sign-off", "--ledger", ledger).out
         found = re.findall("^  (?:budget|of a person in all windows) +epsilon (.*), delta", sheet, re.M)
@@ -178,15 +159,13 @@ def test_whatever_is_lost_counts_where_a_ledger_tells_of_it(
     assert stated() == whole, "of the ledger and a manifest that was edited the larger counts"
 
 
-def test_every_call_names_a_correction_whose_files_are_lost(folder: Path, capsys: pytest.CaptureFixture) -> None:
+def test_every_call_names_a_correction_whose_files_are_lost(folder: Path) -> None:
     """Of which the manifest is lost, or all, also where a later correction counts it."""
     base, until = "weekly/20260105T000000Z--20260112T000000Z", ("--until", "2026-01-12")
     calls = [(*SECOND, "--dry-run"), ("--dry-run",), ("--missed", *until), ("--backfill", *until), FIRST, SECOND]
 
-    def told(*words: str) -> int:
-        capsys.readouterr()
-        assert report(folder, *words) == 0
-        said = "".join(capsys.readouterr())
+    def named(*words: str) -> int:
+        said = told(folder, *words)
         where = f"{folder}/out/weekly-2026-01-05.correction-1.csv"
         why = (
             ": this promise counts that"
@@ -197,14 +176,14 @@ def test_every_call_names_a_correction_whose_files_are_lost(folder: Path, capsys
 
     (folder / "weekly.yaml").write_text(CHARGED.replace("epsilon: 1", "epsilon: 0.5"))
     assert report(folder, *FIRST) == report(folder, *FIRST, "--correction", "1") == 0
-    assert [told(*words) for words in calls[:-1]] == [0] * 5
-    for lost, called in ((".manifest.json", calls[:-1]), ("", calls)):
+    assert [named(*words) for words in calls[:-1]] == [0] * 5
+    for lost, those in ((".manifest.json", calls[:-1]), ("", calls)):
         for path in (folder / "out").glob(f"*.correction-1*{lost}"):
             path.unlink()
-        assert [told(*words) for words in called] == [1] * len(called), lost
+        assert [named(*words) for words in those] == [1] * len(those), lost
     (folder / MANIFEST).unlink()  # that of a first publication is told by itself
-    assert told("--missed", *until) == 1
-    assert report(folder, *FIRST, "--correction", "2") == 0 and told(*SECOND) == told("--dry-run") == 1
+    assert named("--missed", *until) == 1
+    assert report(folder, *FIRST, "--correction", "2") == 0 and named(*SECOND) == named("--dry-run") == 1
 
 
 @pytest.mark.parametrize(
@@ -215,7 +194,7 @@ def test_every_call_names_a_correction_whose_files_are_lost(folder: Path, capsys
     ),
 )
 def test_an_old_period_is_drawn_with_its_own_question_or_not_at_all(
-    folder: Path, capsys: pytest.CaptureFixture, change: str, lost: str, ledger: bool
+    folder: Path, change: str, lost: str, ledger: bool
 ) -> None:
     """By its manifest, whether or not its ranking is there, or by the ledger: the differing field is named, nothing is
     charged, and the manifest that proves the first answer stays. Without either nobody can know.
@@ -231,13 +210,11 @@ def test_an_old_period_is_drawn_with_its_own_question_or_not_at_all(
     for name in (RANKING, MANIFEST)[: 2 if lost == "both" else 1]:
         (folder / name).unlink()
     left = all_files(folder)
-    capsys.readouterr()
     known = ledger or lost == "ranking"
     for words in (FIRST, ("--backfill", "--until", "2026-01-12"), (*FIRST, "--dry-run")):
         if not known:
             continue
-        assert report(folder, *words) == 2, words
-        assert said in (err := capsys.readouterr().err), err
+        assert said in (err := called(folder, *words, status=2).err), err
         assert "weekly.yaml:1: report " in err and "release id" not in err, "none was given"
         assert "take another report name or --correction, which costs" in err, err
         assert all_files(folder) == left and charges(folder) == charged
@@ -247,29 +224,26 @@ def test_an_old_period_is_drawn_with_its_own_question_or_not_at_all(
         assert all_files(folder)[Path(RANKING).name] == before[Path(RANKING).name] and charges(folder) == charged
 
 
-def test_a_file_that_is_checked_is_told_what_its_ledger_says(folder: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_file_that_is_checked_is_told_what_its_ledger_says(folder: Path) -> None:
     """What was charged, what is left, and that the next period is refused; nothing is written, and no row is read."""
     text = CHARGED.replace("epsilon: 1", "epsilon: 2\n  privacy_unit: user").replace("plays", "heard")
     (folder / "weekly.yaml").write_text(text)
-    assert report(folder, "--dry-run") == 2 and "heard has no budget in this ledger" in capsys.readouterr().err
+    assert "heard has no budget in this ledger" in called(folder, "--dry-run", status=2).err
     words = f"budget create --ledger sqlite:///{folder}/budget.db --dataset heard --epsilon 2 --privacy-unit user"
     assert main(words.split()) == 0 and report(folder, *FIRST) == 0
     (folder / "rows.csv").unlink()
     books = (folder / "budget.db").read_bytes()
     (folder / "weekly.yaml").write_text(text.replace("budget.db", "none.db"))
     for words in ((), FIRST):
-        capsys.readouterr()
-        assert report(folder, "--dry-run", *words) == 2
-        told = capsys.readouterr().err
-        assert "none.db does not exist: open one with `private-topk budget create --ledger" in told
-        assert "; but bring a lost one back from its backup, or open it with its old total, then let `private-" in told
+        err = called(folder, "--dry-run", *words, status=2).err
+        assert "none.db does not exist: open one with `private-topk budget create --ledger" in err
+        assert "; but bring a lost one back from its backup, or open it with its old total, then let `private-" in err
 
     def checked(old: str = "", new: str = "", status: int = 0) -> str:
         (folder / "weekly.yaml").write_text(text.replace(old, new))
-        capsys.readouterr()
-        assert report(folder, "--dry-run") == status
+        said = told(folder, "--dry-run", status=status)
         assert (folder / "budget.db").read_bytes() == books and len(all_files(folder)) == 2
-        return "".join(capsys.readouterr())
+        return said
 
     said = checked()
     fits = "the next one fits and costs epsilon 0.5 (rho 0.03125); 50.0% of the user budget would be used\n"
@@ -279,8 +253,10 @@ def test_a_file_that_is_checked_is_told_what_its_ledger_says(folder: Path, capsy
     assert f"horizon  3 of 4 periods remain; {fit}" in said
     fit = "with them 137.5% of the user budget would be used, so 2 of them fit and 1 will be refused\n"
     assert f"horizon  3 of 4 periods remain; {fit}" in (said := checked("epsilon: 2", "epsilon: 3", 2))
-    told = "ledger.dataset has too little budget: 1 of the periods left will be refused: take a smaller budget.epsilon"
-    assert told in said, "with all of it told before"
+    little = (
+        "ledger.dataset has too little budget: 1 of the periods left will be refused: take a smaller budget.epsilon"
+    )
+    assert little in said, "with all of it told before"
     assert "\nprivacy  with the next one: epsilon 2.75 for one user's rows in all windows" in said
     said = checked("first: 2026-01-05", "first: 2026-01-12", 2)
     assert "periods charged: 0;" in said
@@ -290,18 +266,16 @@ def test_a_file_that_is_checked_is_told_what_its_ledger_says(folder: Path, capsy
     assert "dataset heard, periods charged: 1, and none is left\n" in checked("horizon: 4", "horizon: 1")
 
 
-def test_whoever_charges_the_budget_of_a_report_is_told_what_that_still_needs(
-    folder: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_whoever_charges_the_budget_of_a_report_is_told_what_that_still_needs(folder: Path) -> None:
     """By its newest charge; in a dry run, at the charge and in `budget show`, and nowhere without a report."""
     text = CHARGED.replace("epsilon: 1", "epsilon: 2\n  privacy_unit: user").replace("plays", "heard")
     url = f"sqlite:///{folder}/budget.db"
     account = f"--ledger {url} --dataset heard --privacy-unit user"
 
     def said(words: str, status: int = 0) -> str:
-        capsys.readouterr()
-        assert main(words.split()) == status
-        return "".join(capsys.readouterr())
+        done = command(*words.split())
+        assert done.status == status, done
+        return done.out + done.err
 
     def once(name: str, epsilon: str) -> str:
         return (
@@ -370,9 +344,7 @@ def test_a_folder_that_lacks_charged_periods_says_so_where_no_ledger_is_asked(fo
         assert told.format(start, end) in lost
 
 
-def test_periods_that_another_dataset_was_charged_for_do_not_remain(
-    folder: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_periods_that_another_dataset_was_charged_for_do_not_remain(folder: Path) -> None:
     text = CHARGED.replace("epsilon: 1", "epsilon: 2\n  privacy_unit: user")
     for name in ("heard", "since"):
         words = f"budget create --ledger sqlite:///{folder}/budget.db --dataset {name} --epsilon 2 --privacy-unit user"
@@ -380,14 +352,10 @@ def test_periods_that_another_dataset_was_charged_for_do_not_remain(
         (folder / "weekly.yaml").write_text(text.replace("dataset: plays", f"dataset: {name}"))
         assert name != "heard" or report(folder, *FIRST) == 0
     for words, left in (((), "3 of 4 periods remain;"), (SECOND, "2 of 4 periods remain after this run;")):
-        capsys.readouterr()
-        assert report(folder, "--dry-run", *words) == 0
-        assert left in capsys.readouterr().out
+        assert left in called(folder, "--dry-run", *words).out
 
 
-def test_a_report_of_units_in_one_window_is_told_what_the_budget_of_whole_users_leaves(
-    folder: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_report_of_units_in_one_window_is_told_what_the_budget_of_whole_users_leaves(folder: Path) -> None:
     """Every release is charged to both budgets of a dataset, and here the other one carries two periods of four."""
     text = CHARGED.replace("epsilon: 1", "epsilon: 1\n  privacy_unit: user-window").replace("plays", "heard")
     (folder / "weekly.yaml").write_text(text)
@@ -395,22 +363,17 @@ def test_a_report_of_units_in_one_window_is_told_what_the_budget_of_whole_users_
         words = f"budget create --ledger sqlite:///{folder}/budget.db --dataset heard --epsilon {epsilon}"
         assert main([*words.split(), "--privacy-unit", unit]) == 0
     for words, left in (((), "4 of 4 periods remain;"), (FIRST, "3 of 4 periods remain after this run;")):
-        capsys.readouterr()
-        assert report(folder, "--dry-run", *words) == (0 if words else 2), "a run of one that fits is not refused"
-        said, fitting = "".join(capsys.readouterr()), 2 - bool(words)
+        said = told(folder, "--dry-run", *words, status=0 if words else 2)  # a run of one that fits is not refused
+        fitting = 2 - bool(words)
         assert "; 100.0% of the user-window budget would be used" in said
         assert left in said and f"so {fitting} of them fit and 2 will be refused" in said
 
 
-def test_another_privacy_unit_in_the_middle_of_a_horizon_is_told_as_that(
-    folder: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_another_privacy_unit_in_the_middle_of_a_horizon_is_told_as_that(folder: Path) -> None:
     """Not as a budget that is missing beside the one that was charged; of one with no charge, as a mistake."""
     other = CHARGED.replace("epsilon: 1", "epsilon: 1\n  privacy_unit: user")
     (folder / "weekly.yaml").write_text(other)
-    capsys.readouterr()
-    assert report(folder, "--dry-run") == 2
-    said, words, rest = capsys.readouterr().err.split("`")
+    said, words, rest = called(folder, "--dry-run", status=2).err.split("`")
     assert said.endswith(
         "got user: nothing is charged yet, so give another dataset name or ledger file: open one with "
     )
@@ -421,11 +384,9 @@ def test_another_privacy_unit_in_the_middle_of_a_horizon_is_told_as_that(
     (folder / "weekly.yaml").write_text(CHARGED)
     assert report(folder, *FIRST) == 0
     (folder / "weekly.yaml").write_text(other)
-    capsys.readouterr()
     for words in (SECOND, (*SECOND, "--dry-run"), ("--dry-run",), ("--missed",)):
-        assert report(folder, *words) == (0 if words == ("--missed",) else 2)
-        found = capsys.readouterr()
-        [said] = (line for line in "".join(found).splitlines() if not line.endswith(": missed"))
+        found = called(folder, *words, status=0 if words == ("--missed",) else 2)
+        [said] = (line for line in (found.out + found.err).splitlines() if not line.endswith(": missed"))
         assert (
             said.startswith("weekly: every call is refused: ") and said in found.out
             if words == ("--missed",)
@@ -442,38 +403,36 @@ def test_another_privacy_unit_in_the_middle_of_a_horizon_is_told_as_that(
         assert len(charges(folder)) == 1
 
 
-def test_a_manifest_alone_that_is_lost_is_told_and_stops_nothing(folder: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_manifest_alone_that_is_lost_is_told_and_stops_nothing(folder: Path) -> None:
     """The ranking counts as published, even by a report that has changed since."""
     assert report(folder, *FIRST) == 0
     (folder / MANIFEST).unlink()
     (folder / "weekly.yaml").write_text(CHARGED.replace("k: 3", "k: 4"))
     ranking = (folder / RANKING).read_bytes()
-    capsys.readouterr()
-    assert report(folder, "--dry-run") == 0
-    assert "periods that were begun or published and lack files: 1; --missed names each\n" in capsys.readouterr().out
+    assert (
+        "periods that were begun or published and lack files: 1; --missed names each\n"
+        in called(folder, "--dry-run").out
+    )
     for _ in range(2):
-        capsys.readouterr()
-        assert report(folder, "--backfill", "--until", "2026-01-19") == 0
-        assert "weekly, 2026-01-05 to 2026-01-12: the manifest of " in (err := capsys.readouterr().err)
+        assert "weekly, 2026-01-05 to 2026-01-12: the manifest of " in (
+            err := called(folder, "--backfill", "--until", "2026-01-19").err
+        )
         assert f"{RANKING} is lost: bring it back from a copy, or move the ranking away and call" in err
         assert "with the key and report file of that time" in err
         assert (folder / RANKING).read_bytes() == ranking and not (folder / MANIFEST).exists()
         assert charges(folder) == [("", "released")] * 2
 
 
-def test_a_lost_manifest_is_no_missed_period_under_a_rotated_key(folder: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_lost_manifest_is_no_missed_period_under_a_rotated_key(folder: Path) -> None:
     """The ranking is there, so that neither it nor the key has to be brought back."""
     assert report(folder, *FIRST) == 0
     (folder / MANIFEST).unlink()
     (folder / "key").write_text("another key of enough bytes")
-    capsys.readouterr()
-    assert report(folder, "--missed", "--until", "2026-01-12") == 0
-    said = capsys.readouterr()
+    said = called(folder, "--missed", "--until", "2026-01-12")
     assert said.out == "weekly: nothing was missed\n"
     assert f"{RANKING} is lost: bring it back from a copy" in said.err
     for words in (("--missed", "--until", "2026-01-12"), (*SECOND, "--dry-run")):
-        assert report(folder, *words, "--json") == 0
-        found = capsys.readouterr()
+        found = called(folder, *words, "--json")
         assert f"{RANKING} is lost: " in json.loads(found.out)["lost"] and found.err.count("is lost: ") == 1
 
 
@@ -502,7 +461,7 @@ def test_a_lost_correction_that_is_drawn_again_corrects_no_later_one(folder: Pat
     assert all_files(folder) == before and read_published(str(folder / "out")).manifest == promised
 
 
-def test_what_only_a_correction_tells_of_is_not_drawn_again(folder: Path, capsys: pytest.CaptureFixture) -> None:
+def test_what_only_a_correction_tells_of_is_not_drawn_again(folder: Path) -> None:
     """It names the id and the cost of what it corrects, and not the question: a second answer would go by one id."""
     text = CHARGED.partition("ledger:")[0].replace("epsilon: 1", "epsilon: 0.5")
     (folder / "weekly.yaml").write_text(text)
@@ -512,56 +471,52 @@ def test_what_only_a_correction_tells_of_is_not_drawn_again(folder: Path, capsys
     for path in (*(folder / "out").glob("*05.manifest*"), *(folder / "out").glob("*05.csv")):
         path.unlink()
     (folder / "weekly.yaml").write_text(text.replace("epsilon: 0.5", "epsilon: 0.25"))
-    before, told = (
-        all_files(folder),
-        f"{RANKING} is lost, and its correction stands for it: bring it back from a copy\n",
-    )
+    before = all_files(folder)
+    lost = f"{RANKING} is lost, and its correction stands for it: bring it back from a copy\n"
     for words in (FIRST, (*FIRST, "--dry-run"), ("--backfill", "--until", "2026-01-12"), ("--missed",)):
-        capsys.readouterr()
-        assert report(folder, *words) == 0 and told in capsys.readouterr().err, words
+        assert lost in called(folder, *words).err, words
     for path in (folder / "out").glob("*.correction-1.*"):
         path.unlink()
     for more in ((), ("--dry-run",)):
-        assert report(folder, *FIRST, "--correction", "1", *more) == 2
-        assert "correction-1, which was corrected: bring them back" in " ".join(capsys.readouterr().err.split())
+        assert "correction-1, which was corrected: bring them back" in " ".join(
+            called(folder, *FIRST, "--correction", "1", *more, status=2).err.split()
+        )
     assert all_files(folder).items() <= before.items()
     assert read_published(str(folder / "out")).manifest == promised
 
 
-@pytest.mark.parametrize(("lost", "told"), [(".manifest.json", "the manifest of"), (".csv", "the ranking")])
-def test_a_correction_that_has_lost_a_file_is_told_without_a_ledger(
-    folder: Path, capsys: pytest.CaptureFixture, lost: str, told: str
-) -> None:
+@pytest.mark.parametrize(("lost", "what"), [(".manifest.json", "the manifest of"), (".csv", "the ranking")])
+def test_a_correction_that_has_lost_a_file_is_told_without_a_ledger(folder: Path, lost: str, what: str) -> None:
     (folder / "weekly.yaml").write_text(CHARGED.partition("ledger:")[0])
     for more in ((), ("--correction", "1")):
         assert report(folder, *FIRST, *more) == 0
     for path in (folder / "out").glob(f"*.correction-1{lost}"):
         path.unlink()
-    capsys.readouterr()
-    assert report(folder, "--dry-run") == 0
-    said = capsys.readouterr().out
+    said = called(folder, "--dry-run").out
     assert "and lack files: 1; --missed names each. What a lost manifest has cost is in no number here" in said
-    assert report(folder, "--missed", "--until", "2026-01-12") == 0
-    assert f"{told} {folder}/out/weekly-2026-01-05.correction-1.csv is lost" in capsys.readouterr().err
+    assert (
+        f"{what} {folder}/out/weekly-2026-01-05.correction-1.csv is lost"
+        in called(folder, "--missed", "--until", "2026-01-12").err
+    )
     [sentence] = json.loads(command("show", str(folder / "out"), "--json").out)["lost"]
     assert "weekly-2026-01-05.correction-1" in sentence
-    assert report(folder, *FIRST, "--correction", "1") == 0  # a lost ranking is drawn again
-    assert lost == ".csv" or "published before, in" in (said := capsys.readouterr().out) and "correction-1.csv" in said
+    said = called(folder, *FIRST, "--correction", "1").out  # a lost ranking is drawn again
+    assert lost == ".csv" or "published before, in" in said and "correction-1.csv" in said
 
 
-def test_a_correction_is_a_publication_of_its_own(folder: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_correction_is_a_publication_of_its_own(folder: Path) -> None:
     """What it corrects stays where it is, as it was; its manifest names it, with what both have cost."""
-    assert report(folder, *FIRST, "--correction", "1", "--dry-run") == 2
-    assert "nothing tells that it was published" in capsys.readouterr().err
+    assert (
+        "nothing tells that it was published" in called(folder, *FIRST, "--correction", "1", "--dry-run", status=2).err
+    )
     assert report(folder, *FIRST) == 0
     before = all_files(folder)
     base = "weekly/20260105T000000Z--20260112T000000Z"
     said = f"budget would be used; the rows are those of {base}, so only the noise and what is asked otherwise"
-    assert report(folder, *FIRST, "--correction", "late rows", "--dry-run") == 0 and said in capsys.readouterr().out
+    assert said in called(folder, *FIRST, "--correction", "late rows", "--dry-run").out
     with open(folder / "rows.csv", "a") as sink:
         sink.write("late,item 1,2026-01-06\n")
-    assert report(folder, *FIRST, "--correction", "late rows", "--dry-run") == 0
-    assert "the rows are those" not in capsys.readouterr().out
+    assert "the rows are those" not in called(folder, *FIRST, "--correction", "late rows", "--dry-run").out
     assert report(folder, *FIRST, "--correction", "late rows") == 0
     after = all_files(folder)
     assert {name: after[name] for name in before} == before
@@ -572,7 +527,6 @@ def test_a_correction_is_a_publication_of_its_own(folder: Path, capsys: pytest.C
     zcdp = {"rho": manifest["zcdp_of_a_window"]["rho"], "delta": 0.0}
     assert manifest["corrects"] == [{"report": base, "epsilon": 1.0, "delta": 0.0, "zcdp": zcdp}]
     assert charges(folder) == [("", "released"), ("correction-late rows", "released")]
-    capsys.readouterr()
     for words in (("--backfill", "--until", "2026-01-12"), (*FIRST, "--correction", "late rows")):
         assert report(folder, *words) == 0, "neither is published again"
     assert all_files(folder) == after and len(charges(folder)) == 2
@@ -585,10 +539,8 @@ def test_a_correction_is_a_publication_of_its_own(folder: Path, capsys: pytest.C
     rows = (folder / "rows.csv").rename(folder / "moved.csv")
     assert report(folder, *FIRST, "--correction", "late rows") == 0, "rows that are gone are no others"
     (folder / "rows.csv").write_text(rows.read_text() + "later,item 1,2026-01-06\n")
-    capsys.readouterr()
     for words in ((), ("--dry-run",)):
-        assert report(folder, *FIRST, "--correction", "late rows", *words) == 2
-        said = capsys.readouterr().err
+        said = called(folder, *FIRST, "--correction", "late rows", *words, status=2).err
         assert "for other input" in said and "or take another --correction, whose label is new, which costs" in said, (
             said
         )
@@ -600,9 +552,7 @@ def test_a_correction_is_a_publication_of_its_own(folder: Path, capsys: pytest.C
     assert all_files(folder)[f"{corrected}.csv"] == after[f"{corrected}.csv"] and len(charges(folder)) == 2
 
 
-def test_a_correction_is_judged_by_what_it_corrects_and_says_what_it_asks_otherwise(
-    folder: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_correction_is_judged_by_what_it_corrects_and_says_what_it_asks_otherwise(folder: Path) -> None:
     """By the latest publication, also of the periods before; and its promise is of all that is published."""
     text = CHARGED.partition("ledger:")[0].replace("horizon: 4", "horizon: 6")
     text = text.replace("epsilon: 1", "epsilon: 9\n  publish_counts: 3\n  privacy_unit: user")
@@ -612,9 +562,7 @@ def test_a_correction_is_judged_by_what_it_corrects_and_says_what_it_asks_otherw
     (folder / "weekly.yaml").write_text(text.replace("k: 3", "k: 2"))
 
     def told(*words: str) -> dict[str, str]:
-        capsys.readouterr()
-        assert report(folder, *words, "--dry-run", "--json") == 0
-        found: dict[str, str] = json.loads(capsys.readouterr().out)
+        found: dict[str, str] = json.loads(called(folder, *words, "--dry-run", "--json").out)
         return found
 
     base = "weekly/20260105T000000Z--20260112T000000Z"
@@ -633,8 +581,7 @@ def test_a_correction_is_judged_by_what_it_corrects_and_says_what_it_asks_otherw
     assert third["privacy"].endswith(f"over 2 corrections: epsilon 2 each. {weak.replace('18', '16')}published.")
     (folder / "out" / "weekly-2026-01-12.csv").unlink()
     assert "weekly-2026-01-05.correction-again.csv" in told("--window-end", "2026-01-26")["recall"]
-    assert report(folder, *FIRST, "--correction", "third") == 0
-    assert changed in capsys.readouterr().err
+    assert changed in called(folder, *FIRST, "--correction", "third").err
     assert "without this run" not in told(*FIRST, "--correction", "third")["privacy"], "it has run"
     whole = told(*FIRST, "--correction", "fourth")["privacy"]
     (folder / "out" / "weekly-2026-01-05.correction-third.csv").unlink()
@@ -642,9 +589,7 @@ def test_a_correction_is_judged_by_what_it_corrects_and_says_what_it_asks_otherw
 
 
 @pytest.mark.parametrize("name", ["peeling", "gaussian"])
-def test_a_correction_of_a_changed_report_adds_up_as_its_ledger_does(
-    folder: Path, capsys: pytest.CaptureFixture, name: str
-) -> None:
+def test_a_correction_of_a_changed_report_adds_up_as_its_ledger_does(folder: Path, name: str) -> None:
     """By the rhos of all that was published, also of what is named by the corrections' manifests alone, and of the
     six periods that will be.
     """
@@ -653,9 +598,10 @@ def test_a_correction_of_a_changed_report_adds_up_as_its_ledger_does(
     budget = f"budget create --ledger sqlite:///{folder}/budget.db --dataset heard --epsilon 2 --delta 2e-6"
     assert main([*budget.split(), "--privacy-unit", "user"]) == 0
     (folder / "weekly.yaml").write_text(text)
-    assert report(folder, *FIRST) == report(folder, *FIRST, "--correction", "1", "--dry-run") == 0
+    assert report(folder, *FIRST) == 0
     declared = "in all windows, the declared total, of which this correction takes a part too; "
-    assert (declared in capsys.readouterr().out) == (name == "gaussian"), "peeling needs more than that"
+    said = called(folder, *FIRST, "--correction", "1", "--dry-run").out
+    assert (declared in said) == (name == "gaussian"), "peeling needs more than that"
     (folder / "weekly.yaml").write_text(text.replace("epsilon: 1", "epsilon: 0.8"))
     for words in (SECOND, *((*FIRST, "--correction", number) for number in "123")):
         assert report(folder, *words) == 0
@@ -687,9 +633,7 @@ def test_a_correction_of_a_folder_lies_in_a_folder_of_its_own_and_counts_those_b
     assert shown.manifest is not None and shown.manifest.privacy is not None and shown.manifest.privacy.epsilon == 1.5
 
 
-def test_what_another_key_has_published_is_not_drawn_again_though_all_of_it_is_lost(
-    folder: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_what_another_key_has_published_is_not_drawn_again_though_all_of_it_is_lost(folder: Path) -> None:
     """The ledger knows it: no call charges or writes anything. A correction is a publication, and counts both."""
     (folder / "weekly.yaml").write_text(CHARGED)
     assert report(folder, *FIRST) == 0
@@ -698,23 +642,18 @@ def test_what_another_key_has_published_is_not_drawn_again_though_all_of_it_is_l
         path.unlink()
     before = all_files(folder)
     for words in (FIRST, (*FIRST, "--dry-run"), ("--backfill", "--until", "2026-01-12")):
-        capsys.readouterr()
-        assert report(folder, *words) == 2
-        said = capsys.readouterr().err
+        said = called(folder, *words, status=2).err
         assert "release_key is not the one under which weekly/20260105T000000Z--20260112T000000Z was" in said, said
         assert all_files(folder) == before
     assert report(folder, *SECOND) == 0 and report(folder, *FIRST, "--correction", "1") == 0
-    capsys.readouterr()
-    assert report(folder, *SECOND, "--dry-run") == 0
-    assert capsys.readouterr().out.endswith("published before: nothing to do\n")
-    assert report(folder, "--missed", "--until", "2026-01-19") == 0, "the correction stands for what it corrects"
-    said = capsys.readouterr()
+    assert called(folder, *SECOND, "--dry-run").out.endswith("published before: nothing to do\n")
+    said = called(folder, "--missed", "--until", "2026-01-19")
     assert "nothing was missed" in said.out and f"{RANKING} is lost, and its correction stands for it" in said.err
     shown = command("show", str(folder / "out"), "--sign-off", "--ledger", f"sqlite:///{folder}/budget.db")
     assert shown.status == 0 and "3 charges have spent" in " ".join(shown.out.split()), shown.err
 
 
-def test_a_period_whose_correction_is_published_is_not_missed(folder: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_period_whose_correction_is_published_is_not_missed(folder: Path) -> None:
     """It was charged and ended before it was published, and its rows have changed since."""
     (folder / "weekly.yaml").write_text(CHARGED)
     assert report(folder, *FIRST) == 0
@@ -726,49 +665,40 @@ def test_a_period_whose_correction_is_published_is_not_missed(folder: Path, caps
     with (folder / "rows.csv").open("a") as rows:
         rows.write("late,item 1,2026-01-05T10:00:00\n")
     over = ("--until", "2026-01-12")
-    assert report(folder, "--missed", *over) == 0 and "belongs in" in capsys.readouterr().out
+    assert "belongs in" in called(folder, "--missed", *over).out
     assert report(folder, "--backfill", *over) == 2
     assert report(folder, *FIRST, "--correction", "1") == 0
     before = all_files(folder)
-    capsys.readouterr()
-    assert report(folder, "--backfill", *over) == report(folder, "--missed", *over) == 0
-    said = capsys.readouterr()
-    told = "weekly, 2026-01-05 to 2026-01-12: is not here, and its correction stands for it\n"
-    assert said.out == f"{told}weekly: nothing was missed\n" and not said.err and all_files(folder) == before
+    said = told(folder, "--backfill", *over) + told(folder, "--missed", *over)
+    stands = "weekly, 2026-01-05 to 2026-01-12: is not here, and its correction stands for it\n"
+    assert said == f"{stands}weekly: nothing was missed\n" and all_files(folder) == before
     assert report(folder, *FIRST) == 2, "whoever means the period itself is told why"
 
 
-def test_a_rotated_key_draws_no_old_period_again(folder: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_rotated_key_draws_no_old_period_again(folder: Path) -> None:
     assert report(folder, *FIRST) == 0
     before = all_files(folder)
     (folder / "key").write_text("another key of enough bytes")
     assert report(folder, "--backfill", "--until", "2026-01-12") == 0 and all_files(folder) == before
-    capsys.readouterr()
-    assert report(folder, *FIRST, "--dry-run") == 0
-    assert "published before under another release key, in" in capsys.readouterr().out
+    assert "published before under another release key, in" in called(folder, *FIRST, "--dry-run").out
     (folder / RANKING).unlink()
-    assert report(folder, *FIRST) == 2
-    assert "is not the one under which weekly/" in capsys.readouterr().err
-    assert report(folder, "--missed", "--until", "2026-01-19") == 0
-    first, second = capsys.readouterr().out.splitlines()
+    assert "is not the one under which weekly/" in called(folder, *FIRST, status=2).err
+    first, second = called(folder, "--missed", "--until", "2026-01-19").out.splitlines()
     assert f"{RANKING}; a call is refused: " in first and "is not the one under which weekly/" in first, first
     assert second.endswith("missed")
     (folder / "key").unlink()
-    assert report(folder, "--missed", "--until", "2026-01-19") == 2
-    said = capsys.readouterr().err
+    said = called(folder, "--missed", "--until", "2026-01-19", status=2).err
     assert said.count("weekly.yaml:") == said.count(f"{folder}/weekly.yaml:15: release_key") == 2, said
 
 
-def test_another_horizon_in_mid_series_is_told(folder: Path, capsys: pytest.CaptureFixture) -> None:
+def test_another_horizon_in_mid_series_is_told(folder: Path) -> None:
     """By the dry run: pages then state the promise for that one. A smaller one leaves out nothing published."""
     text = CHARGED.partition("ledger:")[0].replace("epsilon: 1", "epsilon: 1\n  privacy_unit: user")
     (folder / "weekly.yaml").write_text(text.replace("horizon: 4", "horizon: 1"))
     assert report(folder, *FIRST) == 0
-    capsys.readouterr()
     (folder / "weekly.yaml").write_text(text.replace("horizon: 4", "horizon: 2"))
-    assert report(folder, *SECOND, "--dry-run") == 0
     signed = "states the promise for 2 windows, also of what was signed for 1\n"
-    assert signed in capsys.readouterr().out
+    assert signed in called(folder, *SECOND, "--dry-run").out
     for words, end in ((FIRST, "12"), (SECOND, "19")):
         assert report(folder, *words) == 0
         page = command("show", str(folder / "out"), "--html", str(folder / "page.html"), "--overwrite")
@@ -779,21 +709,16 @@ def test_another_horizon_in_mid_series_is_told(folder: Path, capsys: pytest.Capt
             )
             assert declared in " ".join(form.split()), (page, form)
     (folder / "weekly.yaml").write_text(text.replace("horizon: 4", "horizon: 1"))
-    capsys.readouterr()
-    assert report(folder, "--dry-run") == 0
-    said = capsys.readouterr().out
+    said = called(folder, "--dry-run").out
     assert "published periods beyond the horizon of 1: 1; they count as before" in said and "signed for" not in said
-    assert report(folder, *FIRST, "--correction", "1", "--dry-run", "--json") == 0
-    said = json.loads(capsys.readouterr().out)["privacy"]
+    said = json.loads(called(folder, *FIRST, "--correction", "1", "--dry-run", "--json").out)["privacy"]
     assert report(folder, *FIRST, "--correction", "1") == 0
     assert said.startswith(promise(read_published(str(folder / "out")).manifest)), said
 
 
 @pytest.mark.parametrize("charged", [True, False])
 @pytest.mark.parametrize("output", ["out/{report}-{start}.csv", "out/\n  format: csv"])
-def test_a_second_horizon_says_what_it_comes_to_with_the_first(
-    folder: Path, capsys: pytest.CaptureFixture, charged: bool, output: str
-) -> None:
+def test_a_second_horizon_says_what_it_comes_to_with_the_first(folder: Path, charged: bool, output: str) -> None:
     """Before any of it is published, as the folder says once all of it is; also a correction, and without a ledger."""
     text = CHARGED.replace("epsilon: 1", "epsilon: 1\n  privacy_unit: user").replace("out/{report}-{start}.csv", output)
     text = text if charged else text.partition("ledger:")[0]
@@ -806,16 +731,14 @@ def test_a_second_horizon_says_what_it_comes_to_with_the_first(
     third = ("--window-end", "2026-01-26")
     said = "or charged before this horizon: 1; with all of this one they come to epsilon 3, asked as now"
     for words in (("--dry-run",), (*SECOND, "--dry-run"), SECOND, ("--dry-run",), (*third, "--dry-run"), third):
-        capsys.readouterr()
-        assert report(folder, *words) == 0
-        told = capsys.readouterr().out
+        told = called(folder, *words).out
         assert (said in told) is ("--dry-run" in words), told
         assert "epsilon 3 for one user's rows" in " ".join(told.split()) or len(words) < 3
     manifest = read_published(str(folder / "out")).manifest
     assert manifest is not None and promise(manifest).startswith("epsilon 3 for one user's rows")
 
 
-def test_a_restored_ledger_is_noticed_in_the_next_horizon_too(folder: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_restored_ledger_is_noticed_in_the_next_horizon_too(folder: Path) -> None:
     text = CHARGED.replace("horizon: 4", "horizon: 1")
     (folder / "weekly.yaml").write_text(text)
     assert report(folder, *FIRST) == 0
@@ -823,18 +746,14 @@ def test_a_restored_ledger_is_noticed_in_the_next_horizon_too(folder: Path, caps
     ledger = ("--ledger", f"sqlite:///{folder}/budget.db", "--dataset", "plays")
     assert main(["budget", "create", *ledger, "--epsilon", "9"]) == 0
     (folder / "weekly.yaml").write_text(text.replace("first: 2026-01-05", "first: 2026-01-12"))
+    said = "has no charge of weekly/20260105T000000Z--20260112T000000Z, which is published"
     for words in (("--dry-run",), (*SECOND, "--dry-run"), SECOND):
-        capsys.readouterr()
-        assert report(folder, *words) == 2
-        said = "has no charge of weekly/20260105T000000Z--20260112T000000Z, which is published"
-        assert said in capsys.readouterr().err
+        assert said in called(folder, *words, status=2).err
     assert main(["budget", "adopt", f"{folder}/out", *ledger]) == 0
     assert report(folder, *SECOND) == 0
 
 
-def test_a_restored_ledger_may_not_know_what_is_drawn_a_second_time(
-    folder: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_restored_ledger_may_not_know_what_is_drawn_a_second_time(folder: Path) -> None:
     assert report(folder, *FIRST) == report(folder, *SECOND) == 0
     for lost in (folder / "budget.db", *(folder / "out").glob("weekly-2026-01-05*")):
         lost.unlink()
@@ -843,31 +762,25 @@ def test_a_restored_ledger_may_not_know_what_is_drawn_a_second_time(
     assert main(["budget", "adopt", f"{folder}/out", *ledger]) == 0
     said = "2026-01-12 to 2026-01-19 is published, so this one may have been too: bring its files back from a copy"
     for words in (("--missed",), (*FIRST, "--dry-run"), FIRST):
-        capsys.readouterr()
-        assert report(folder, *words) == 0 and said in "".join(capsys.readouterr())
+        assert said in told(folder, *words)
 
 
-def test_what_may_be_drawn_a_second_time_is_told_where_no_ledger_knows_it(
-    folder: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_what_may_be_drawn_a_second_time_is_told_where_no_ledger_knows_it(folder: Path) -> None:
     """A period older than a published one of which nothing is left. With a ledger its charge tells."""
     (folder / "weekly.yaml").write_text(CHARGED.partition("ledger:")[0])
     said = "2026-01-12 to 2026-01-19 is published, so this one may have been too: bring its files back from a copy"
 
-    def told(*words: str) -> str:
-        capsys.readouterr()
-        assert report(folder, *words) == 0
-        return "".join(capsys.readouterr())
-
-    assert said not in told(*FIRST) + told(*SECOND) + told(*SECOND, "--dry-run")
+    assert said not in told(folder, *FIRST) + told(folder, *SECOND) + told(folder, *SECOND, "--dry-run")
     lost = [*(folder / "out").glob("weekly-2026-01-05*")]
     lost[0].unlink()
-    assert said not in told(*FIRST, "--dry-run"), "the other one knows"
+    assert said not in told(folder, *FIRST, "--dry-run"), "the other one knows"
     lost[1].unlink()
     gaps = (
         "gaps     periods before the last published one of which nothing is here: 1, not counted; --missed names each\n"
     )
-    assert gaps in told(*SECOND, "--dry-run") and gaps in told("--dry-run")
-    assert said in told("--missed") and said in told(*FIRST, "--dry-run") and said in told(*FIRST)
-    assert "gaps" not in told("--dry-run")
-    assert said not in told(*FIRST), "it is there"
+    assert gaps in told(folder, *SECOND, "--dry-run") and gaps in told(folder, "--dry-run")
+    assert (
+        said in told(folder, "--missed") and said in told(folder, *FIRST, "--dry-run") and said in told(folder, *FIRST)
+    )
+    assert "gaps" not in told(folder, "--dry-run")
+    assert said not in told(folder, *FIRST), "it is there"

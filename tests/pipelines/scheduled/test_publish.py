@@ -15,8 +15,8 @@ import pytest
 from private_topk.pipelines import process
 from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.cli import main, publish
-from tests.pipelines.scheduled.support import CHARGED, folder, report
-from tests.pipelines.support import WEEKLY, when_charged
+from tests.pipelines.scheduled.support import CHARGED, called, folder, report, told
+from tests.pipelines.support import WEEKLY, command, when_charged
 
 __all__ = ["folder"]
 
@@ -31,28 +31,22 @@ def outputs(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.glob("out/*.csv"))}
 
 
-def test_missed_periods_are_listed_and_caught_up(folder: Path, capsys: pytest.CaptureFixture) -> None:
+def test_missed_periods_are_listed_and_caught_up(folder: Path) -> None:
     assert report(folder, "--window-end", "2026-01-19") == 0
-    capsys.readouterr()
-    assert report(folder, "--missed", "--until", "2026-01-27") == 0
-    assert capsys.readouterr().out.splitlines() == [
+    assert called(folder, "--missed", "--until", "2026-01-27").out.splitlines() == [
         "weekly, 2026-01-05 to 2026-01-12: missed",
         "weekly, 2026-01-19 to 2026-01-26: missed",
     ]
     assert report(folder, "--backfill", "--until", "2026-01-27") == 0
     assert list(outputs(folder)) == ["weekly-2026-01-05.csv", "weekly-2026-01-12.csv", "weekly-2026-01-19.csv"]
-    capsys.readouterr()
-    assert report(folder, "--missed", "--until", "2026-01-27") == 0
-    assert capsys.readouterr().out == "weekly: nothing was missed\n"
-    assert report(folder, "--backfill", "--until", "2026-01-27") == 0
-    assert capsys.readouterr() == ("", "")
-    assert report(folder, "--backfill", "--json") == 0
+    assert called(folder, "--missed", "--until", "2026-01-27").out == "weekly: nothing was missed\n"
+    assert called(folder, "--backfill", "--until", "2026-01-27")[1:] == ("", "")
+    assert "weekly, 2026-01-26 to 2026-02-02: backfill, period 4 of 4\n" in called(folder, "--backfill", "--json").err
     assert len(outputs(folder)) == 4, "the horizon ends the report"
-    assert "weekly, 2026-01-26 to 2026-02-02: backfill, period 4 of 4\n" in capsys.readouterr().err
 
 
 def test_a_signal_in_a_backfill_tells_what_the_call_had_published(
-    folder: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Apart from the period at work, of which nothing is."""
     monkeypatch.setattr(process, "_RECEIVED", received := [])
@@ -61,17 +55,16 @@ def test_a_signal_in_a_backfill_tells_what_the_call_had_published(
         received.extend([signal.SIGTERM] * (len(outputs(folder)) == 2))
 
     monkeypatch.setattr(publish, "tell_operator", stop)
-    capsys.readouterr()
-    assert report(folder, "--backfill") == 143 and len(outputs(folder)) == 2
     said = (
         "earlier periods that this call has published: 2; of 2026-01-19 to 2026-01-26, this run has charged and "
         "published nothing"
     )
-    assert f"private-topk: terminated; {said}" in capsys.readouterr().err
+    assert f"private-topk: terminated; {said}" in called(folder, "--backfill", status=143).err
+    assert len(outputs(folder)) == 2
 
 
 def test_a_signal_while_a_published_period_is_shown_says_that_it_is_done(
-    folder: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*_: object) -> None:
         raise process.Stopped
@@ -82,16 +75,12 @@ def test_a_signal_while_a_published_period_is_shown_says_that_it_is_done(
         (("--window-end", "2026-01-12"), ""),
         (("--backfill",), "earlier periods that this call has published: 0; of 2026-01-12 to 2026-01-19, "),
     ):
-        capsys.readouterr()
-        assert report(folder, *words) == 130
-        assert f"private-topk: interrupted; {before}{said}" in capsys.readouterr().err
+        assert f"private-topk: interrupted; {before}{said}" in called(folder, *words, status=130).err
     assert len(outputs(folder)) == 2
 
 
 @pytest.mark.long
-def test_a_period_that_fails_keeps_no_later_one_from_being_published(
-    folder: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_period_that_fails_keeps_no_later_one_from_being_published(folder: Path) -> None:
     """Its input is not there: nothing is charged for it, and the call says which it was. Its status is that of a
     refusal, unless another one failed: only that may succeed if it is called again at once.
     """
@@ -106,9 +95,7 @@ def test_a_period_that_fails_keeps_no_later_one_from_being_published(
         assert report(folder, "--backfill") == 1
     assert outcomes(folder) == ["failed", "released"]
     shutil.copy(folder / "rows.csv", first)
-    capsys.readouterr()
-    assert report(folder, "--backfill") == 2
-    err = capsys.readouterr().err
+    err = called(folder, "--backfill", status=2).err
     assert list(outputs(folder)) == ["weekly-2026-01-05.csv", "weekly-2026-01-19.csv"]
     assert outcomes(folder) == ["released"] * 2
     assert "2026-01-12 to 2026-01-19: " in err and "matches no file" in err and "weekly.yaml:3: source.input" in err
@@ -119,9 +106,7 @@ def test_a_period_that_fails_keeps_no_later_one_from_being_published(
     assert len(outputs(folder)) == 4 and outcomes(folder) == ["released"] * 4
 
 
-def test_a_folder_holds_all_periods_and_a_watched_one_is_read_to_the_period_s_end(
-    folder: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_folder_holds_all_periods_and_a_watched_one_is_read_to_the_period_s_end(folder: Path) -> None:
     """The sinks and the sources of `stream` serve a report too, with the same rankings."""
     assert report(folder, "--window-end", "2026-01-12") == 0
     one = outputs(folder)["weekly-2026-01-05.csv"]
@@ -131,18 +116,19 @@ def test_a_folder_holds_all_periods_and_a_watched_one_is_read_to_the_period_s_en
     text = WEEKLY.replace("out/{report}-{start}.csv", "windows/\n  format: csv")
     text = text.replace("input: rows.csv", "input: ./rows*.csv\n  watch: true\n  clock: event\n  poll: 1s")
     (folder / "weekly.yaml").write_text(text)
-    for _ in range(2):
-        assert report(folder, "--window-end", "2026-01-12") == 0
-    assert "published before" in capsys.readouterr().out
+    assert report(folder, "--window-end", "2026-01-12") == 0
+    assert "published before" in called(folder, "--window-end", "2026-01-12").out
     [written] = (folder / "windows").glob("*.csv")
     assert written.name == "20260105T000000Z--20260112T000000Z.csv" and written.read_bytes() == one
 
 
-def test_a_place_that_cannot_be_looked_at_needs_a_ledger(folder: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_place_that_cannot_be_looked_at_needs_a_ledger(folder: Path) -> None:
     text = WEEKLY.replace("out/{report}-{start}.csv", "bigquery://p:d.t")
     (folder / "weekly.yaml").write_text(text)
-    assert report(folder, "--window-end", "2026-01-12") == 2
-    assert "ledger.url must be given: what was published to bigquery://p:d.t cannot be" in capsys.readouterr().err
+    assert (
+        "ledger.url must be given: what was published to bigquery://p:d.t cannot be"
+        in called(folder, "--window-end", "2026-01-12", status=2).err
+    )
 
 
 @pytest.mark.long
@@ -170,33 +156,27 @@ def test_each_period_equals_that_window_of_one_batch_run(folder: Path) -> None:
         assert window["start"][:10] == name.removeprefix("weekly-").removesuffix(".csv")
 
 
-def test_noise_is_forecast_once_a_call_and_only_for_rows_that_are_there(
-    folder: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_noise_is_forecast_once_a_call_and_only_for_rows_that_are_there(folder: Path) -> None:
     noisy = CHARGED.replace("epsilon: 1", "epsilon: 0.001") + "preview:\n  like: users=300,rank1=60%,rank3=30%\n"
     (folder / "weekly.yaml").write_text(noisy.replace("source:\n", "source:\n  success_file: _SUCCESS\n"))
     late = ["--backfill", "--until", "2026-01-26"]
-    assert report(folder, *late) == 3
-    assert "close to noise" not in capsys.readouterr().err, "who waits for rows is not warned at every call"
+    assert "close to noise" not in called(folder, *late, status=3).err, "who waits for rows is not warned at every call"
     (folder / "_SUCCESS").touch()
-    assert report(folder, *late) == 0
-    said = capsys.readouterr().err
+    said = called(folder, *late).err
     assert said.count("close to noise") == 1 and said.index("close to noise") < said.index("charged")
     assert len(outputs(folder)) == 3
     (folder / "weekly.yaml").write_text(noisy + "  on_noise: refuse\n")
-    assert report(folder, "--backfill", "--until", "2026-02-02") == 2 and len(outputs(folder)) == 3
-    assert "refuses what is close to noise" in capsys.readouterr().err
+    assert "refuses what is close to noise" in called(folder, "--backfill", "--until", "2026-02-02", status=2).err
+    assert len(outputs(folder)) == 3
 
 
-def test_published_counts_take_the_place_of_declared_ones(folder: Path, capsys: pytest.CaptureFixture) -> None:
+def test_published_counts_take_the_place_of_declared_ones(folder: Path) -> None:
     """The next period is judged by what was published, not by what was declared, and refused if that is noise."""
     shape = "preview:\n  like: users=1e6,rank1=40%,rank3=20%\n"
     counts = CHARGED.replace("epsilon: 1\n", "epsilon: 0.02\n  publish_counts: 0.4\n") + shape
 
     def told(end: str) -> str:
-        capsys.readouterr()
-        assert report(folder, "--window-end", end, "--dry-run", "--json") == 0
-        return json.loads(capsys.readouterr().out)["recall"]
+        return json.loads(called(folder, "--window-end", end, "--dry-run", "--json").out)["recall"]
 
     (folder / "weekly.yaml").write_text(counts)
     assert told("2026-01-12").startswith(
@@ -211,11 +191,10 @@ def test_published_counts_take_the_place_of_declared_ones(folder: Path, capsys: 
     compared = re.search(r"\. From the declared counts (\d+)% was forecast, from the published counts (\d+)%", said)
     assert fit and compared and compared[1] == "100" and abs(int(compared[2]) - float(fit[1])) <= 0.5, said
     (folder / "weekly.yaml").write_text(counts + "  on_noise: refuse\n")
-    assert report(folder, "--window-end", "2026-01-19") == 2
-    assert "refuses what is close to noise" in capsys.readouterr().err
+    assert "refuses what is close to noise" in called(folder, "--window-end", "2026-01-19", status=2).err
 
 
-def test_a_horizon_that_no_longer_fits_is_told_before_the_charge(folder: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_horizon_that_no_longer_fits_is_told_before_the_charge(folder: Path) -> None:
     """A correction costs what a later period needs."""
     year = CHARGED.replace("horizon: 4", "horizon: 2").replace("epsilon: 1", "epsilon: 2\n  privacy_unit: user")
     year = year.replace("dataset: plays", "dataset: year") + "groups:\n  column: country\n  file: countries.txt\n"
@@ -225,46 +204,39 @@ def test_a_horizon_that_no_longer_fits_is_told_before_the_charge(folder: Path, c
     (folder / "rows.csv").write_text("\n".join([f"{head},country", *(f"{row},DE" for row in rows)]) + "\n")
     first = ["--window-end", "2026-01-12"]
 
-    def told(*words: str, status: int = 0) -> str:
-        capsys.readouterr()
-        assert report(folder, *words) == status
-        return "".join(capsys.readouterr())
-
-    rule, line, _ = told(*first, "--dry-run", status=2).split("`")
+    rule, line, _ = told(folder, *first, "--dry-run", status=2).split("`")
     assert "ledger.dataset year has no budget in this ledger, which knows plays: open one with " in rule
     assert line.endswith(" --dataset year --epsilon 2 --privacy-unit user") and main(shlex.split(line)[1:]) == 0
     (folder / "weekly.yaml").write_text(year.replace("country\n", "contry\n"))
-    said = told(*first, "--dry-run", status=2)
+    said = told(folder, *first, "--dry-run", status=2)
     assert "weekly.yaml:23: groups.column 'contry' is no column of " in said, said
     assert "rows.csv, whose first line has 4 values, user, item, time among them (only a terminal shows it)" in said
     (folder / "weekly.yaml").write_text(year)
     left = "1 of 2 periods remain after this run; with them "
-    said = told(*first, "--dry-run")
+    said = told(folder, *first, "--dry-run")
     assert f"{left}100.0% of the user budget would be used, so they fit\n" in said
     assert "out/weekly-2026-01-05.csv: can be written" in said
     assert (
         "time from time (UTC where it has no zone), group from country" in said and "groups   2, a ranking each" in said
     )
-    assert "periods remain" not in told(*first)
-    assert ".csv: published before" in (said := told(*first, "--dry-run"))
+    assert "periods remain" not in told(folder, *first)
+    assert ".csv: published before" in (said := told(folder, *first, "--dry-run"))
     assert f"{left}100.0% of the user budget would be used, so they fit\n" in said
-    said = told(*first, "--correction", "1", "--dry-run")
+    said = told(folder, *first, "--correction", "1", "--dry-run")
     assert f"{left}150.0% of the user budget would be used, so none of them fits\n" in said and "can be written" in said
-    assert f"{left}150.0%" in told(*first, "--correction", "1")
-    said = told("--window-end", "2026-01-19", status=2)
+    assert f"{left}150.0%" in told(folder, *first, "--correction", "1")
+    said = told(folder, "--window-end", "2026-01-19", status=2)
     assert "\n  adding up epsilon: 2 spent + 1 asked = 3, over 2\n" in said
 
 
-def test_a_changed_report_is_told_what_it_does_to_its_series(folder: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_changed_report_is_told_what_it_does_to_its_series(folder: Path) -> None:
     """Another k, epsilon or mechanism, and not another list of items; once, and no more."""
     ends = ["2026-01-12", "2026-01-19", "2026-01-26"]
 
-    def told(number: int, *words: str) -> str:
-        capsys.readouterr()
-        assert report(folder, "--window-end", ends[number], *words) == 0
-        return "".join(capsys.readouterr())
+    def of(number: int, *words: str) -> str:
+        return told(folder, "--window-end", ends[number], *words)
 
-    assert "series" not in told(0, "--dry-run") + told(0) + told(1, "--dry-run")
+    assert "series" not in of(0, "--dry-run") + of(0) + of(1, "--dry-run")
     changes = [
         ("k: 3", "k: 2", "with k 3 (now 2)"),
         ("epsilon: 1", "epsilon: 2", "with epsilon 1 (now 2)"),
@@ -273,22 +245,22 @@ def test_a_changed_report_is_told_what_it_does_to_its_series(folder: Path, capsy
     for old, new, said in changes:
         (folder / "weekly.yaml").write_text(CHARGED.replace(old, new))
         for number in (1, 2):
-            assert f"weekly/20260105T000000Z--20260112T000000Z was published {said}" in told(number, "--dry-run")
+            assert f"weekly/20260105T000000Z--20260112T000000Z was published {said}" in of(number, "--dry-run")
     (folder / "items.txt").write_text("item 1\nitem 2\nitem 3\nitem 4\n")
     (folder / "weekly.yaml").write_text(CHARGED)
-    assert "series" not in told(1, "--dry-run")
+    assert "series" not in of(1, "--dry-run")
     (folder / "weekly.yaml").write_text(CHARGED.replace("k: 3", "k: 2"))
-    assert "weekly, 2026-01-12 to 2026-01-19: weekly/20260105T" in told(1)
-    said = told(0, "--dry-run")  # as the call, which leaves what is published
+    assert "weekly, 2026-01-12 to 2026-01-19: weekly/20260105T" in of(1)
+    said = of(0, "--dry-run")  # as the call, which leaves what is published
     assert "published before; drawing it again would be refused: " in said and "k 3 (now 2)" in said, said
-    assert said.endswith("published before: nothing to do\n") and "published before" in told(0)
+    assert said.endswith("published before: nothing to do\n") and "published before" in of(0)
     files = sorted(map(str, folder.glob("out/*.csv")))
     assert main(["show", *files, "--html", str(folder / "page.html")]) == 0
     assert "The windows before that of 2026-01-12 were asked otherwise: k 3 (now 2)." in (
         page := (folder / "page.html").read_text()
     )
     assert page.count('class="mark"') == 1 and "<title>From 2026-01-12: k 3 (now 2)</title>" in page
-    assert "series" not in told(2, "--dry-run")
+    assert "series" not in of(2, "--dry-run")
 
 
 GROUPS = ("budget:", "groups:\n  column: kind\n  file: kinds.txt\nbudget:")
@@ -308,7 +280,7 @@ GROUPS = ("budget:", "groups:\n  column: kind\n  file: kinds.txt\nbudget:")
     ],
 )
 def test_what_show_could_not_draw_as_one_series_is_refused(
-    folder: Path, capsys: pytest.CaptureFixture, was: tuple[str, str], now: tuple[str, str], said: str
+    folder: Path, was: tuple[str, str], now: tuple[str, str], said: str
 ) -> None:
     """Published it would stay unshown for good, wherever in the series. With no ledger, which would refuse other
     neighbours by itself.
@@ -328,11 +300,9 @@ def test_what_show_could_not_draw_as_one_series_is_refused(
     write(*now)
     ends = (["--window-end", f"2026-01-{day}", *more] for day in (12, 26) for more in (["--dry-run"], []))
     for words in (["--dry-run"], *ends, ["--missed"]):
-        capsys.readouterr()
-        assert report(folder, *words) == (0 if words == ["--missed"] else 2)
-        found = capsys.readouterr()
+        found = called(folder, *words, status=0 if words == ["--missed"] else 2)
         refusal = f"was published with {said}: that is another series: give a changed"
-        assert "".join(found).count(refusal) == 1 and "is a valid report" not in found.out
+        assert (found.out + found.err).count(refusal) == 1 and "is a valid report" not in found.out
         assert words != ["--missed"] or ": every call is refused: " in found.out
     write(*was)
     assert report(folder, "--window-end", "2026-01-12") == main(["show", str(folder / "out")]) == 0
@@ -365,7 +335,7 @@ OTHER_ZONE = f"window.time_zone must stay UTC, with which {UTC_WEEK} was publish
     ids=["a zone ahead", "a zone behind", "another length", "another start", "another start, and no ledger"],
 )
 def test_periods_that_overlap_published_ones_are_refused(
-    folder: Path, capsys: pytest.CaptureFixture, old: str, new: str, said: str, period: tuple[str, str], charged: bool
+    folder: Path, old: str, new: str, said: str, period: tuple[str, str], charged: bool
 ) -> None:
     """By every call, which would publish rows a second time, or say to move a ranking that is paid for."""
     text = CHARGED if charged else CHARGED.partition("ledger:")[0]
@@ -382,9 +352,7 @@ def test_periods_that_overlap_published_ones_are_refused(
         ("--missed",),
         ("--backfill",),
     ):
-        capsys.readouterr()
-        assert report(folder, *words) == 2
-        found = capsys.readouterr()
+        found = called(folder, *words, status=2)
         assert said.format(*period) in found.err and found.err.count("overlaps") == 1 and not found.out
     assert outputs(folder) == before
 
@@ -397,35 +365,32 @@ def test_periods_that_overlap_published_ones_are_refused(
         pytest.param("gaussian\n  max_items_per_user: 1", "epsilon: 2\n  delta: 1e-6", marks=pytest.mark.long),
     ],
 )
-def test_the_budget_that_is_asked_for_pays_for_the_horizon(
-    mechanism: str, budget: str, folder: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_the_budget_that_is_asked_for_pays_for_the_horizon(mechanism: str, budget: str, folder: Path) -> None:
     """Two periods fit, and by adding up no third."""
     text = CHARGED.replace("horizon: 4", "horizon: 2").replace("name: joint", f"name: {mechanism}")
     text = text.replace("epsilon: 1", f"{budget}\n  privacy_unit: user")
     (folder / "weekly.yaml").write_text(text.replace("dataset: plays", "dataset: year"))
-    assert report(folder, "--window-end", "2026-01-12", "--dry-run") == 2
-    command = capsys.readouterr().err.split("`")[1]
-    assert "--epsilon 2 " in command and main(shlex.split(command)[1:]) == 0
+    line = called(folder, "--window-end", "2026-01-12", "--dry-run", status=2).err.split("`")[1]
+    assert "--epsilon 2 " in line and main(shlex.split(line)[1:]) == 0
     ends = ["2026-01-12", "2026-01-19"]
     assert [report(folder, "--window-end", end) for end in ends] == [0, 0]
     if mechanism == "joint":
-        assert report(folder, "--window-end", ends[0], "--correction", "one too many") == 2
-        assert "adding up epsilon: 2 spent + 1 asked = 3, over 2" in capsys.readouterr().err
+        assert (
+            "adding up epsilon: 2 spent + 1 asked = 3, over 2"
+            in called(folder, "--window-end", ends[0], "--correction", "one too many", status=2).err
+        )
 
 
-def test_another_release_in_the_output_s_place_is_kept(folder: Path, capsys: pytest.CaptureFixture) -> None:
+def test_another_release_in_the_output_s_place_is_kept(folder: Path) -> None:
     (folder / "out").mkdir()
     (folder / "out" / "weekly-2026-01-05.csv").write_text("mine")
-    assert report(folder, "--window-end", "2026-01-12") == 2
-    assert "weekly.yaml:17: " in capsys.readouterr().err
+    assert "weekly.yaml:17: " in called(folder, "--window-end", "2026-01-12", status=2).err
     assert outputs(folder) == {"weekly-2026-01-05.csv": b"mine"} and outcomes(folder) == []
 
 
-def test_a_period_that_is_not_over_is_refused(folder: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_period_that_is_not_over_is_refused(folder: Path) -> None:
     (folder / "weekly.yaml").write_text(CHARGED.replace("2026-01-05", "2126-01-07"))
-    assert report(folder, "--window-end", "2126-01-14") == 3
-    assert "is not over yet" in capsys.readouterr().err
+    assert "is not over yet" in called(folder, "--window-end", "2126-01-14", status=3).err
 
 
 def example(name: str, folder: Path) -> Path:
@@ -461,12 +426,9 @@ def test_example_weekly_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         ("sink:\n", "runner:\n  shards: 3\nsink:\n", "17: runner.shards must be a power of two from 1 to 65536, got 3"),
     ],
 )
-def test_check_looks_at_all_that_the_file_itself_says(
-    folder: Path, capsys: pytest.CaptureFixture, wrong: str, right: str, message: str
-) -> None:
+def test_check_looks_at_all_that_the_file_itself_says(folder: Path, wrong: str, right: str, message: str) -> None:
     (folder / "wrong.yaml").write_text(CHARGED.replace(wrong, right))
-    assert report(folder, "--dry-run", file="wrong.yaml") == 2
-    said = capsys.readouterr().err
+    said = called(folder, "--dry-run", file="wrong.yaml", status=2).err
     assert message in said and "stands here" not in said
 
 
@@ -480,28 +442,23 @@ def test_check_looks_at_all_that_the_file_itself_says(
     ],
 )
 @pytest.mark.parametrize("charged", [True, False])
-def test_a_check_reads_the_lists(
-    folder: Path, capsys: pytest.CaptureFixture, name: str, content: str | None, message: str, charged: bool
-) -> None:
+def test_a_check_reads_the_lists(folder: Path, name: str, content: str | None, message: str, charged: bool) -> None:
     """And neither the key nor the rows, as it says."""
     text = f"{CHARGED if charged else CHARGED.partition('ledger:')[0]}groups:\n  column: land\n  file: groups.csv\n"
     (folder / "weekly.yaml").write_text(text)
     (folder / "groups.csv").write_text("land\nDE\n")
     for absent in ("key", "rows.csv"):
         (folder / absent).unlink()
-    assert report(folder, "--dry-run") == 0
-    assert "a valid report: neither its rows nor its release key were looked at\n" in capsys.readouterr().out
+    assert "a valid report: neither its rows nor its release key were looked at\n" in called(folder, "--dry-run").out
     (folder / name).unlink() if content is None else (folder / name).write_text(content)
-    assert report(folder, "--dry-run") == 2
-    said = capsys.readouterr()
+    said = called(folder, "--dry-run", status=2)
     assert message in said.err.replace(f"{folder}/", "") and "valid" not in said.out, said
 
 
-def test_a_check_of_an_example_says_that_it_is_valid_or_what_it_lacks(
-    folder: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_check_of_an_example_says_that_it_is_valid_or_what_it_lacks(folder: Path) -> None:
     assert report(folder, "--dry-run") == 0
     for example in (ROOT / "examples" / "reports").glob("*.yaml"):
-        status, said = main(["report", str(example), "--dry-run"]), capsys.readouterr()
-        assert (f"{example} is a valid report" in said.out) is (status == 0), "nothing is said before a refusal"
-        assert status == 0 or "open one with `private-topk budget create" in said.err, "nobody has opened its ledger"
+        said = command("report", example, "--dry-run")
+        assert (f"{example} is a valid report" in said.out) is (said.status == 0), "nothing is said before a refusal"
+        unopened = "open one with `private-topk budget create" in said.err
+        assert said.status == 0 or unopened, "nobody has opened its ledger"

@@ -145,17 +145,6 @@ def test_the_warning_does_not_depend_on_the_rows(folder: Path) -> None:
     assert run(like=SHAPE, output="other.avro") == one.replace("out.", "other.")
 
 
-def test_a_text_that_is_no_shape_is_refused_before_anything(folder: Path) -> None:
-    done = command(
-        "run",
-        *options(
-            input="rows.csv", domain="items.txt", mechanism="joint", k=10, epsilon=1, output="out.avro", like="rank1=4%"
-        ),
-    )
-    assert done.status == 2 and "must say users too" in done.err
-    assert not (folder / "out.avro").exists()
-
-
 def test_groups_of_a_declared_shape_are_judged_by_their_sizes(folder: Path) -> None:
     write(folder / "lands.txt", "\n".join(f"land {n}" for n in range(30)))
     asked = {"group_column": "land", "groups": "lands.txt", "k": 3, "epsilon": 0.5}

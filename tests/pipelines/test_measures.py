@@ -184,21 +184,6 @@ def test_a_report_file_publishes_what_a_run_does(measure: str, folder: Path) -> 
         assert manifest()["domain"]["by_group"]["least"] == 2
 
 
-@pytest.mark.parametrize(
-    ("measure", "message"),
-    [
-        ("amounts:\n  column: amount", "report.yaml:5: amounts.column needs amounts.max_value"),
-        ("groups:\n  column: group", "report.yaml:5: groups.column needs groups.file"),
-    ],
-)
-def test_an_incomplete_measure_in_a_report_file_is_refused_with_its_line(
-    measure: str, message: str, folder: Path
-) -> None:
-    Path("report.yaml").write_text(REPORT.format(measure=measure))
-    done = command("report", "report.yaml", "--dry-run")
-    assert done.status == 2 and message in done.err, done.err
-
-
 def open_books(epsilon: float, *units: str) -> None:
     for unit in units or ("user-window",):
         assert command("budget", "create", *options(**LEDGER, epsilon=epsilon, privacy_unit=unit)).status == 0

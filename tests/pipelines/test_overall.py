@@ -162,14 +162,3 @@ def test_beam_yaml_ranks_all_rows_too() -> None:
         ranked = pipeline | create(rows) | RankRows(**asked, group="land", overall=True)
         tops = ranked | beam.Map(lambda row: (row.group, row.item))
         assert_that(tops, equal_to([("fr", "tea"), ("overall", "scone")]))
-
-
-def test_it_is_refused_without_groups_and_beside_a_group_of_its_name() -> None:
-    words = "--domain items.txt --k 1 --epsilon 1 --output out.csv --overall".split()
-    without = command("run", "--input", "rows.csv", *words)
-    assert (
-        without.status == 2 and "--overall needs --group-column, the column of the groups, and --groups" in without.err
-    )
-    Path("lands.txt").write_text("fr\nOverall\n")
-    named = command("run", "--input", "rows.csv", *ASKED, "--output", "out.csv")
-    assert named.status == 2 and "--groups has a group overall" in named.err and "rename" in named.err

@@ -75,15 +75,6 @@ def test_a_preview_is_of_what_a_run_draws(folder: Path, mechanism: str = "joint"
     assert not agrees(0.25) and not agrees(4)
 
 
-def test_a_preview_shares_no_budget_that_a_run_refuses() -> None:
-    sliding = {"window": "7d", "slide": "1d", "from": "2026-01-05", "to": "2026-02-02", "max_items_per_user": 3}
-    done = command(
-        "preview",
-        *options(like="items=100,users=1000,rank1=40%,rank50=1%", k="3", epsilon="1", mechanism="joint", **sliding),
-    )
-    assert done.status == 2 and "--neighbours must be replace-one where windows overlap" in done.err
-
-
 def test_exact_counts_need_a_declaration_that_they_are_public(folder: Path) -> None:
     write(folder / "counts.csv", "item,count\na,5\nb,3\n")
     given = {"counts": "counts.csv"}

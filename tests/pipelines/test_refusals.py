@@ -37,6 +37,7 @@ WEEKS = {"window": "7d", "from": "2026-01-05", "to": "2026-01-26"}
 NO_PERIOD = dict.fromkeys(WEEKS)
 REPORT = WEEKLY + "ledger:\n  url: sqlite:///budget.db\n  dataset: d\n"
 
+SHAPE = "items=200,users=3000,rank1=50%,rank50=2%"
 ASKED: dict[str, Change] = {
     "run": {
         "input": "rows.csv",
@@ -48,7 +49,7 @@ ASKED: dict[str, Change] = {
         **{"quiet": True, **KEYED, **BOOKS},
     },
     "select": {"counts": "counts.npy", "mechanism": "joint", "k": 3, "epsilon": 1},
-    "preview": {"like": "items=200,users=3000,rank1=50%,rank50=2%", "k": 3, "epsilon": 1},
+    "preview": {"like": SHAPE, "k": 3, "epsilon": 1},
     "budget create": {"ledger": "sqlite:///new.db", "dataset": "d", "epsilon": 1},
 }
 ASKED["stream"] = {**ASKED["run"], "input": "./rows.csv", "output": "out", "quiet": None, **WEEKS}
@@ -64,6 +65,8 @@ LISTS = {**GROUPS, "domain": "lists.csv", "domain_group_column": "land", "k": 1}
 UNKNOWN = {"domain": None, "unknown_domain": True}
 HIDDEN = {**UNKNOWN, "mechanism": "limit-domain", "delta": 1e-6}
 BOUNDED = {**WEEKS, "privacy_unit": "user", "max_windows_per_user": 2}
+TO_DATE = {**WEEKS, **AUTO, "to_date": True, "delta": 1e-5, "max_items_per_user": 4}
+STREAMS = ("incoming/*.csv", "kafka://broker:9092/plays", "pubsub://projects/p/subscriptions/s")
 
 TOO_LONG = [
     *("x" * 300 + ".avro", "x" * 225 + ".avro", f"new/{'x' * 300}/out.avro"),
@@ -90,6 +93,8 @@ FILES: dict[str, bytes | str | list[dict[str, Any]]] = {
     "rows.xlsx": b"PK",
     "blank.csv": b" ",
     "header.txt": "group\nfr\n",
+    "overall.txt": "fr\nOverall\n",
+    "whole.parquet": [{"user": "ana", "item": 5}],
     "double.txt": "i1\ni2\ni1\n",
     "blank.txt": "i1\n\ni2\n",
     "nothing.txt": b"",
@@ -143,6 +148,7 @@ REFUSED: list[tuple[str, str, str, list[Change]]] = [
     ("run", "--domain", "at least one value", [{"domain": "nothing.txt"}]),
     ("run", "--domain", "not UTF-8", [{"domain": "latin.txt"}]),
     ("run", "--domain", "cannot be read", [{"domain": "hdfs://h/items.txt"}]),
+    ("run", "--domain", "has no whole number", [{"input": "whole.parquet"}]),
     ("run", "--domain-range", "START:STOP", [{"domain": None, "domain_range": "0-9"}]),
     ("run", "--domain-range", "2**40 items", [{"domain": None, "domain_range": r} for r in ("9:9", f"0:{2**41}")]),
     ("run", "--domain-column", "--domain file", [{"domain": None, "domain_range": "0:9", "domain_column": "x"}]),
@@ -228,6 +234,8 @@ REFUSED: list[tuple[str, str, str, list[Change]]] = [
     ("run", "--domain-group-column", "must be another column", [{**LISTS, "domain_group_column": "item"}]),
     ("run", "--domain-group-column", "needs --group-column", [{**LISTS, **dict.fromkeys(GROUPS)}]),
     ("run", "--k", "a group of 1 items", [{**LISTS, "k": 2}]),
+    ("run", "--overall", "needs --group-column, the column of the groups, and --groups", [{"overall": True}]),
+    ("run", "--groups", "has a group overall", [{**GROUPS, "groups": "overall.txt", "overall": True}]),
     ("run", "--domain", "a group that --groups does not list", [{**LISTS, "groups": "items.txt"}]),
     # Bounded windows.
     ("run", "--max-windows-per-user", "needs --privacy-unit user", [{**BOUNDED, "privacy_unit": None}]),
@@ -235,6 +243,15 @@ REFUSED: list[tuple[str, str, str, list[Change]]] = [
     ("run", "--max-windows-per-user", "needs a declared period", [{**BOUNDED, **NO_PERIOD}]),
     ("run", "--horizon", "does not go with --max-windows-per-user", [{**BOUNDED, "horizon": 8}]),
     ("stream", "--max-windows-per-user", "needs all windows at once", [BOUNDED]),
+    # Windows to date, and streams.
+    ("run", "--to-date", "needs --from and --to", [{**TO_DATE, **NO_PERIOD}]),
+    ("run", "--to-date", "needs --window without --slide", [{**TO_DATE, "window": None}, {**TO_DATE, "slide": "1d"}]),
+    ("run", "--mechanism", "gaussian draws each window", [{**TO_DATE, "mechanism": "gaussian"}]),
+    ("run", "--publish-counts", "does not go", [{**TO_DATE, "publish_counts": 1}]),
+    ("run", "--horizon", "does not go", [{**TO_DATE, "privacy_unit": "user", "horizon": 52}]),
+    ("stream", "--to-date does not go with a stream", "with a report", [{**TO_DATE, "input": p} for p in STREAMS]),
+    ("stream", "--from, --to", "must be given", [NO_PERIOD, {**NO_PERIOD, "window": "1d"}]),
+    ("stream", "--to", "must be given", [{"window": None, "to": None}]),
     # Counts, plans, previews and budgets.
     ("select", "--k", "at most the number of items", [{"k": 9}]),
     ("select", "--k", "at least 1", [{"k": 0}]),
@@ -250,6 +267,9 @@ REFUSED: list[tuple[str, str, str, list[Change]]] = [
     ("preview", "--delta", "0 or at least 1e-100", [{**SHARED, "delta": "1e-320"}]),
     ("preview", "--delta", "strictly between 0 and 1", [{**SHARED, "delta": d} for d in (1, "nan")]),
     ("preview", "--horizon", "at least 1", [{**SHARED, "horizon": 0}]),
+    ("preview", "--groups-per-user", "at least 1, got 0", [{**SHARED, "groups_per_user": 0}, {"groups_per_user": 0}]),
+    ("run", "--expect-rows-at-least 101", "fewer rows are there", [{"expect_rows_at_least": 101}]),
+    ("run", "--expect-rows-at-least", "a whole number", [{"expect_rows_at_least": n} for n in (0, -1, "many", "1.5")]),
     ("preview", "--horizon", "at most 10**15", [{**SHARED, "horizon": "9" * 17}]),
     ("preview", "--k", "at least 1", [{**SHARED, "k": 0}]),
     ("preview", "--epsilon", "must be", [{**SHARED, "epsilon": e} for e in (*BEYOND_REASON, None)]),
@@ -258,16 +278,27 @@ REFUSED: list[tuple[str, str, str, list[Change]]] = [
     ("preview", "--epsilon", "must be given", [{"epsilon": None}]),
     ("preview", "--recall", "give one of the two", [{"recall": 0.9}]),
     ("preview", "--recall", "above 0 and at most 1", [{"epsilon": None, "recall": 90}]),
+    ("preview", "--recall", "a number, got '0,9': one number, decimals with a point: 100.00", [{"recall": "0,9"}]),
     ("preview", "--draws", "at least 1", [{"draws": 0}]),
     ("preview", "--k", "a whole number", [{"k": "3,x"}]),
     ("preview", "--k", "at most the number of items", [{"k": 300}]),
     ("preview", "--mechanism", "did you mean joint?", [{"mechanism": "jiont"}]),
     ("preview", "--delta", "must be given for gaussian", [{"mechanism": "gaussian"}]),
+    ("preview", "--delta", "must be given for gaussian", [{**SHARED, "delta": None, "mechanism": "gaussian"}]),
+    ("preview", "--like amount", "above 0 and at most 9, got 10", [{"like": f"{SHAPE},amount=10", "max_value": 9}]),
+    ("preview", "amount=12", "goes with --max-value, and must be given", [{"like": "sample", "max_value": 9}]),
+    ("run", "--like", "must say users too", [{"like": "rank1=4%"}]),
     ("preview", "--like", "must be a number", [{"like": "users=5,x"}, {"like": "items=many"}]),
     ("preview", "--these-counts-are-public", "is said of --counts", [{"these_counts_are_public": True}]),
     ("preview", "--like", "a whole number such as", [{"like": "items=2.5"}]),
     ("preview", "--horizon", "needs --privacy-unit user", [{"horizon": 4}]),
     ("preview", "--ledger and --dataset", "go together", [{"dataset": "d"}]),
+    (
+        "preview",
+        "--neighbours",
+        "replace-one where windows overlap",
+        [{**WEEKS, "slide": "1d", "max_items_per_user": 3}],
+    ),
     ("report", "--window-end", "ends no period of", [{"window_end": "2026-01-13"}]),
     ("report", "--window-end", "date or time", [{"window_end": "next week"}]),
     ("report", "--until", "is not over yet", [{how: True, "until": "2126-01-01"} for how in ("missed", "backfill")]),

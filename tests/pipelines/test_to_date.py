@@ -161,33 +161,8 @@ def test_counts_that_come_with_the_draw_state_the_noise_of_each_step() -> None:
     assert "too high" in page, page
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("--to-date", "--to-date needs --from and --to"),
-        ("--to-date --from 2026-01-05 --to 2026-02-02", "--to-date needs --window without --slide"),
-        ("--to-date --from 2026-01-05 --to 2026-02-02 --window 7d --slide 1d", "--to-date needs --window without"),
-        ("--to-date --from 2026-01-05 --to 2026-02-02 --window 7d --mechanism gaussian", "gaussian draws each window"),
-        ("--to-date --from 2026-01-05 --to 2026-02-02 --window 7d --publish-counts 1", "--publish-counts does not go"),
-        ("--to-date --from 2026-01-05 --to 2026-02-02 --window 7d --privacy-unit user --horizon 52", "--horizon"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(words: str, said: str) -> None:
-    done = command("run", "--input", "rows.csv", *ASKED, *words.split(), "--output", "top.csv")
-    assert done.status == 2 and said in done.err and not Path("top.csv").exists(), done.err
-
-
 def test_a_bound_on_the_items_of_a_user_and_a_delta_are_needed() -> None:
     for left_out in ("max_items_per_user", "delta"):
         given: dict[str, Any] = {"epsilon": 1, "delta": 1e-6, "max_items_per_user": 4}
         with pytest.raises(InvalidArgument, match=left_out):
             Question.of(3, domain=ITEMS, period=YEAR, **{k: v for k, v in given.items() if k != left_out})
-
-
-@pytest.mark.parametrize(
-    "place", ["incoming/*.csv", "kafka://broker:9092/plays", "pubsub://projects/p/subscriptions/s"]
-)
-def test_a_stream_to_date_is_refused_by_name_with_what_does_it_instead(place: str) -> None:
-    stream = command("stream", "--input", place, *MONTH, "--output", "top/")
-    assert stream.status == 2 and "--to-date does not go with a stream" in stream.err, stream.err
-    assert "with a report" in stream.err

@@ -484,18 +484,6 @@ class TestRowsExpected:
         done = command("run", "--input", "rows.parquet", *ASKED, "--expect-rows-at-least", 1)
         assert done.status == 2 and "nothing was done; --dry-run --show-dropped-rows tells" in done.err
 
-    @pytest.mark.parametrize("least", ["0", "-1", "many", "1.5"])
-    def test_a_minimum_of_rows_must_be_a_whole_number(self, folder: Path, least: str) -> None:
-        done = command("run", "--input", "rows.parquet", *ASKED, f"--expect-rows-at-least={least}")
-        assert done.status == 2 and "--expect-rows-at-least must be a whole number" in done.err
-
-    def test_too_few_rows_are_refused_before_the_charge(self, folder: Path) -> None:
-        url = "sqlite:///budget.db"
-        command("budget", "create", "--ledger", url, "--dataset", "plays", "--epsilon", "4")
-        books = ["--ledger", url, "--dataset", "plays", "--expect-rows-at-least", "601"]
-        assert command("run", "--input", "rows.parquet", *ASKED, *books).status == 2
-        assert "used by 0 charges" in command("budget", "show", "--ledger", url).out
-
 
 def test_a_dry_run_of_a_stream_publishes_nothing(folder: Path) -> None:
     words = ["stream", "--input", "rows.parquet", *ASKED, "--output", "out/", "--dry-run"]

@@ -159,19 +159,6 @@ def test_nothing_is_recommended_where_the_best_is_noise() -> None:
     assert "Nothing here is worth publishing: the best, " in said and "Take " not in said and "In a run" not in said
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"recall": "0,9"}, "--recall must be a number, got '0,9': one number, decimals with a point: 100.00"),
-        ({"like": f"{SHAPE['like']},amount=10", "max_value": 9}, "--like amount must be above 0 and at most 9, got 10"),
-        ({"like": "sample", "max_value": 9}, "as amount=12 in a shape, goes with --max-value, and must be given"),
-    ],
-)
-def test_a_number_that_breaks_its_rule_is_refused(given: dict[str, object], said: str) -> None:
-    done = command("preview", *options(**{**SHAPE, "k": 3, "epsilon": 1, **given}))
-    assert done.status == 2 and said in done.err, done
-
-
 def test_groups_by_their_sizes() -> None:
     """The smallest is noise, and the largest is not."""
     asked = {"k": 3, "epsilon": 0.5, "mechanism": "joint,peeling"}

@@ -109,6 +109,15 @@ def publish(question: Question, path: str, corrects: tuple[Publication, ...] = (
     return manifest
 
 
+def of_days(name: str, days: tuple[str, str], **asked: Any) -> Manifest:  # noqa: ANN401
+    """Of a release with a window for each of these days."""
+    period = Period.of(*days, "1d")
+    asked = {"k": 1, "domain": ["a", "b"], "privacy_unit": "user", **asked}
+    question = Question.of(**asked, period=period, release=Release(KEY, name))
+    windows = [Ranking(window, ("a",), asked["k"], "sequence") for window in period.windows()]
+    return manifest_of(question).with_answer(windows)
+
+
 def plainly(unit: str, releases: Sequence[Sequence[Any]], horizon: int) -> tuple[Fraction, Fraction | None]:
     """How many windows' shares of a budget of 1 the unit costs, and a user in all windows. A window that the budget
     is shared over and that is not among these is paid for too.
@@ -392,17 +401,10 @@ def test_a_bound_on_the_windows_of_a_user_is_of_a_release_and_not_of_a_file() ->
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_budget_that_changed_is_promised_at_its_dearest_or_as_the_sum(unit: str) -> None:
     """Whichever is shown first; also where an epsilon stays and a mechanism comes whose rho is larger."""
-
-    def made(name: str, days: tuple[str, str], mechanism: str, epsilon: float) -> Manifest:
-        asked = {"mechanism": mechanism, "k": 1, "epsilon": epsilon, "domain": ["a", "b"], "privacy_unit": unit}
-        period, release = Period.of(*days, "1d"), Release(KEY, name)
-        question = Question.of(**asked, period=period, release=release, horizon=4 if unit == "user" else None)
-        windows = [Ranking(window, ("a",), 1, "sequence") for window in period.windows()]
-        return manifest_of(question).with_answer(windows)
-
-    before = made("a", DAYS[1], "joint", 1.0)
+    shared: dict[str, Any] = {"privacy_unit": unit, "horizon": 4 if unit == "user" else None}
+    before = of_days("a", DAYS[1], mechanism="joint", epsilon=1.0, **shared)
     for mechanism, epsilon in (("joint", 2.0), ("laplace", 1.0)):
-        after = made("b", NEXT[1], mechanism, epsilon)
+        after = of_days("b", NEXT[1], mechanism=mechanism, epsilon=epsilon, **shared)
         costs = [cost_of_a_window(each) for each in (before, after)]
         least = (
             over_windows(costs[0] + costs[1], Fraction(0))[0] if unit == "user" else max(each.epsilon for each in costs)
@@ -418,14 +420,8 @@ def test_a_budget_that_changed_is_promised_at_its_dearest_or_as_the_sum(unit: st
 @pytest.mark.parametrize("mechanism", ["gaussian", "peeling"])
 def test_a_correction_is_not_seen_to_lower_the_declared_total(mechanism: str) -> None:
     """A total that zCDP has shared out at half of its delta may be more than what is composed at all of it."""
-
-    def made(name: str, day: int) -> Manifest:
-        asked = {"mechanism": mechanism, "k": 1, "epsilon": 4.0, "delta": 1e-6, "domain": ["a", "b"]}
-        period = Period.of(f"2026-01-0{day}", f"2026-01-0{day + 1}", "1d")
-        question = Question.of(**asked, period=period, release=Release(KEY, name), privacy_unit="user", horizon=8)
-        return manifest_of(question).with_answer([Ranking(each, ("a",), 1, "sequence") for each in period.windows()])
-
-    once, again = made("1", 5), made("1/correction-1", 5)
+    asked = {"mechanism": mechanism, "epsilon": 4.0, "delta": 1e-6, "horizon": 8}
+    once, again = (of_days(name, DAYS[1], **asked) for name in ("1", "1/correction-1"))
     assert promise_of([once])[0].epsilon == 4 <= promise_of([again, once])[0].epsilon < 4.5
 
 
@@ -433,11 +429,9 @@ def test_a_correction_is_not_seen_to_lower_the_declared_total(mechanism: str) ->
 def test_a_correction_is_promised_at_the_delta_that_was_declared(mechanism: str) -> None:
     """Which is less than 1e-6, and of which single rankings may take a part."""
     held, unknown = Budget.of("plays", 1.5, 5e-7, unit="user").total, mechanism == "limit-domain"
-    listed: dict[str, Any] = {"unknown_domain": True} if unknown else {"domain": ["a", "b"]}
-    asked = {"mechanism": mechanism, "k": 1, "epsilon": 1.2, "delta": 4e-7, "held": held, "privacy_unit": "user"}
-    period, release = Period.of("2026-01-05", "2026-01-17", "1d"), Release(KEY, "r/correction-1")
-    question = Question.of(**asked, **listed, period=period, release=release, max_items_per_user=1)
-    manifest = manifest_of(question).with_answer([Ranking(each, ("a",), 1, "sequence") for each in period.windows()])
+    listed = {"unknown_domain": True, "domain": None} if unknown else {}
+    asked = {"mechanism": mechanism, "epsilon": 1.2, "delta": 4e-7, "held": held, "max_items_per_user": 1}
+    manifest = of_days("r/correction-1", ("2026-01-05", "2026-01-17"), **asked, **listed)
     cost = cost_of_a_window(manifest)
     first = msgspec.structs.replace(manifest, release_id="r")
     last = msgspec.structs.replace(manifest, windows=manifest.windows[-1:], corrects=(Publication.of("r", cost),))
@@ -453,10 +447,8 @@ def test_a_question_that_comes_to_ask_for_less_states_no_less_than_was_declared(
     held = Budget.of("plays", 10, 1e-5, unit="user").total
 
     def made(name: str, k: int, days: tuple[str, str] = DAYS[1]) -> Manifest:
-        period = Period.of(*days, "1d")
         asked = {"mechanism": "peeling", "k": k, "epsilon": 0.9, "delta": 1e-6, "domain": ["a", "b", "c"], "held": held}
-        question = Question.of(**asked, period=period, release=Release(KEY, name), privacy_unit="user", horizon=26)
-        return manifest_of(question).with_answer([Ranking(each, ("a",), k, "sequence") for each in period.windows()])
+        return of_days(name, days, **asked, horizon=26)
 
     corrects = (Publication.of("1", cost_of_a_window(made("1", 3))),)
     assert promise_of([msgspec.structs.replace(made("1/correction-1", 1), corrects=corrects)])[0].epsilon == 0.9
@@ -482,16 +474,11 @@ def test_two_kinds_of_proof_are_promised_by_the_sum_that_all_have_declared(delta
     """The rhos of Gaussian noise and of a pure draw add up, and so do their epsilons and deltas; but whoever takes the
     lesser of both by the answers spends two deltas. A pure declaration is by epsilons.
     """
-
-    def made(name: str, days: tuple[str, str], mechanism: str, delta: float | None) -> Manifest:
-        asked = {"mechanism": mechanism, "k": 1, "epsilon": 1.0, "delta": delta, "domain": ["a", "b"]}
-        question = Question.of(
-            **asked, period=Period.of(*days, "1d"), release=Release(KEY, name), privacy_unit="user", horizon=8
-        )
-        windows = [Ranking(window, ("a",), 1, "sequence") for window in question.period.windows()]
-        return manifest_of(question).with_answer(windows)
-
-    parts = [made("a", DAYS[4], "gaussian", 1e-6), made("b", NEXT[4], "joint", delta)]
+    shared: dict[str, Any] = {"epsilon": 1.0, "horizon": 8}
+    parts = [
+        of_days("a", DAYS[4], mechanism="gaussian", delta=1e-6, **shared),
+        of_days("b", NEXT[4], mechanism="joint", delta=delta, **shared),
+    ]
     costs = [cost_of_a_window(each) for each in parts]
     assert [cost.adds_up for cost in costs] == [False, True]
     spent = 4 * costs[0] + 4 * costs[1]

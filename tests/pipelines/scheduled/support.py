@@ -36,13 +36,13 @@ def folder(tmp_path: Path) -> Path:
     return place
 
 
-def report(folder: Path, *more: str, file: str = "weekly.yaml") -> int:
-    return main(["report", str(folder / file), "--quiet", *more])
+def report(folder: Path, *more: str) -> int:
+    return main(["report", str(folder / "weekly.yaml"), "--quiet", *more])
 
 
-def called(folder: Path, *more: str, status: int = 0, file: str = "weekly.yaml") -> Done:
+def called(folder: Path, *more: str, status: int = 0) -> Done:
     """What a call says, which ends with this status."""
-    done = command("report", folder / file, "--quiet", *more)
+    done = command("report", folder / "weekly.yaml", "--quiet", *more)
     assert done.status == status, (more, done)
     return done
 

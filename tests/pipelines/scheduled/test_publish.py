@@ -122,15 +122,6 @@ def test_a_folder_holds_all_periods_and_a_watched_one_is_read_to_the_period_s_en
     assert written.name == "20260105T000000Z--20260112T000000Z.csv" and written.read_bytes() == one
 
 
-def test_a_place_that_cannot_be_looked_at_needs_a_ledger(folder: Path) -> None:
-    text = WEEKLY.replace("out/{report}-{start}.csv", "bigquery://p:d.t")
-    (folder / "weekly.yaml").write_text(text)
-    assert (
-        "ledger.url must be given: what was published to bigquery://p:d.t cannot be"
-        in called(folder, "--window-end", "2026-01-12", status=2).err
-    )
-
-
 @pytest.mark.long
 def test_each_period_equals_that_window_of_one_batch_run(folder: Path) -> None:
     """The same key, id and parameters give the same ranking, whichever command asks."""
@@ -414,22 +405,6 @@ def test_example_weekly_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     published = example("weekly-plays.yaml", tmp_path)
     assert len(list(published.glob("*.avro"))) == 4
     assert outcomes(tmp_path) == ["released"] * 4
-
-
-@pytest.mark.parametrize(
-    ("wrong", "right", "message"),
-    [
-        ("  k: 3\n", "  k: 3\n  kbar: 5\n", "mechanism.kbar does not apply to joint"),
-        ("file:key", "a key that stands here itself", "release_key must be given as file:PATH"),
-        ("  file: items.txt\n", "  unknown: true\n", "joint needs a public domain: over an unknown one,"),
-        ("first: 2026-01-05", "first: 2026-01-06", "window.first must be a Monday with window.every: week; 7d starts"),
-        ("sink:\n", "runner:\n  shards: 3\nsink:\n", "17: runner.shards must be a power of two from 1 to 65536, got 3"),
-    ],
-)
-def test_check_looks_at_all_that_the_file_itself_says(folder: Path, wrong: str, right: str, message: str) -> None:
-    (folder / "wrong.yaml").write_text(CHARGED.replace(wrong, right))
-    said = called(folder, "--dry-run", file="wrong.yaml", status=2).err
-    assert message in said and "stands here" not in said
 
 
 @pytest.mark.parametrize(

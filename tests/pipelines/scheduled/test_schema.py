@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from private_topk.pipelines.cli import main
 from private_topk.pipelines.options import OPTIONS, RUN, rows
 from private_topk.pipelines.scheduled.file import fields_for, read_report
 from private_topk.transforms.errors import InvalidArgument
-from tests.pipelines.support import WEEKLY
+from tests.pipelines.support import WEEKLY, command
 
 GOOD = WEEKLY + "runner:\n  options: [--direct_num_workers=1]\n"
 
@@ -43,7 +42,6 @@ def test_a_good_file_is_read(tmp_path: Path) -> None:
         ("k: 3", "k: 0", 11, "mechanism.k must be a whole number of at least 1, got 0"),
         ("name: joint", "name: jiont", 10, "did you mean joint?"),
         ("report: weekly", "report: {weekly: plays}", 1, "report must be a single value"),
-        ("name: joint", "nmae: joint", 10, "mechanism.nmae is not known: did you mean name?"),
         ("epsilon: 1", "epsilon: lots", 13, "budget.epsilon must be a number, got 'lots'"),
         ("epsilon: 1", "epsilon: 1\n  epsilon: 2", 14, "budget.epsilon is given twice, first in line 13"),
         ("epsilon: 1", "epsilon: 1\n  privacy_unit: user", 6, "window.horizon must be given"),
@@ -82,17 +80,27 @@ def test_an_invalid_field_is_reported_with_its_line(
         ("release_key: file:key", "release_key: abc", 14, "release_key must be given as file:PATH"),
         ("output: out/{report}-{start}.csv", "output: out/{start}.txt", 16, "sink.output"),
         ("options: [--direct_num_workers=1]", "options: [--speed=9]", 18, "--speed is no argument"),
+        ("file: items.txt", "unknown: true", 10, "joint needs a public domain: over an unknown one,"),
+        ("first: 2026-01-05", "first: 2026-01-06", 8, "window.first must be a Monday with window.every: week; 7d"),
+        ("budget:", "amounts:\n  column: amount\nbudget:", 13, "amounts.column needs amounts.max_value"),
+        ("budget:", "groups:\n  column: group\nbudget:", 13, "groups.column needs groups.file"),
+        ("out/{report}-{start}.csv", "bigquery://p:d.t", 1, "ledger.url must be given: what was published to bigquery"),
+        ("runner:", "runner:\n  shards: 3", 18, "runner.shards must be a power of two from 1 to 65536, got 3"),
     ],
 )
 def test_a_refusal_of_the_run_is_reported_with_its_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture, old: str, new: str, line: int, message: str
+    tmp_path: Path, old: str, new: str, line: int, message: str
 ) -> None:
+    """And by a check of the file alone, but for rows that are not there and a place that nobody can look at."""
     (tmp_path / "rows.csv").write_text("user,item,time\na,x,2026-01-06\n")
     (tmp_path / "items.txt").write_text("x\ny\nz\n")
     (tmp_path / "key").write_text("a key of enough bytes")
-    assert main(["report", written(tmp_path, old, new), "--window-end", "2026-01-12", "--quiet"]) == 2
-    told = capsys.readouterr().err
-    assert f"weekly.yaml:{line}: " in told and message in told.replace(f"{tmp_path}/", "")
+    path = written(tmp_path, old, new)
+    of_a_call = new.endswith("none.csv") or new.startswith("bigquery:")
+    for words in (["--window-end", "2026-01-12", "--quiet"], *[["--dry-run"]] * (not of_a_call)):
+        done = command("report", path, *words)
+        assert done.status == 2, done
+        assert f"weekly.yaml:{line}: " in done.err and message in done.err.replace(f"{tmp_path}/", "")
     assert not list(tmp_path.glob("out/*"))
 
 

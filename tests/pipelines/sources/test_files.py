@@ -26,6 +26,7 @@ from tests.pipelines.sources.contract import ROWS as TIMED
 from tests.pipelines.support import (
     avro_schema,
     command,
+    options,
     packed,
     read,
     to_avro,
@@ -94,21 +95,9 @@ def test_the_run_ends_with_a_sentence_and_publishes_nothing(
             os.utime(path, ns=(written, written))
 
     monkeypatch.setattr(source, "check_files", change_behind_the_check)
-    words = [
-        "--input",
-        path,
-        "--domain",
-        write(tmp_path / "items.txt", "i0\ni1\ni2\ni3\ni4\n"),
-        "--mechanism",
-        "joint",
-        "--k",
-        2,
-        "--epsilon",
-        1,
-        "--output",
-        tmp_path / "ranking.csv",
-    ]
-    done = command("run", *words)
+    items = write(tmp_path / "items.txt", "i0\ni1\ni2\ni3\ni4\n")
+    asked = {"input": path, "domain": items, "mechanism": "joint", "k": 2, "epsilon": 1}
+    done = command("run", *options(**asked, output=tmp_path / "ranking.csv"))
     assert done.status == 1 and "was changed after the launch" in done.err, done.err
     assert not (tmp_path / "ranking.csv").exists()
 
@@ -135,18 +124,8 @@ def test_an_empty_file_of_any_name_has_no_rows(tmp_path: Path, watch: bool) -> N
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_where_all_files_have_no_bytes_no_row_is_there(tmp_path: Path, ending: str) -> None:
     path, items = write(tmp_path / f"rows{ending}", b""), write(tmp_path / "items.txt", "a\nb\n")
-    done = command(
-        "run",
-        "--input",
-        path,
-        "--domain",
-        items,
-        "--mechanism=joint",
-        "--k=1",
-        "--epsilon=1",
-        "--quiet",
-        f"--output={tmp_path}/out.csv",
-    )
+    asked = {"input": path, "domain": items, "mechanism": "joint", "k": 1, "epsilon": 1, "quiet": True}
+    done = command("run", *options(**asked, output=tmp_path / "out.csv"))
     assert done.status == 0 and (tmp_path / "out.csv").exists(), done.err
 
 

@@ -246,15 +246,6 @@ def test_the_order_of_tuples_is_told_where_they_may_hold_an_amount_before_the_gr
     assert "tuples" not in str(caught.value)
 
 
-def test_whole_numbers_of_a_file_are_refused_beside_a_list_of_names(tmp_path: Path) -> None:
-    rows = write(tmp_path / "rows.parquet", [{"user": "ana", "item": 5}])
-    names = write(tmp_path / "items.txt", "tea\nmilk\n")
-    done = command(
-        "run", *options(input=rows, domain=names, mechanism="joint", k=1, epsilon=1, output=tmp_path / "out.csv")
-    )
-    assert done.status == 2 and "--domain has no whole number" in done.err
-
-
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 

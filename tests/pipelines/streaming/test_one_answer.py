@@ -462,14 +462,3 @@ def test_a_stream_is_not_handed_over_to_a_launcher() -> None:
 
 def _plain() -> dict[str, Any]:
     return dict(options_of(parser_of("stream").read(options(**ASKED))[0]))
-
-
-def test_files_that_are_all_there_are_repeated_anywhere() -> None:
-    """They are named by what they hold: the same bytes give the same ranking."""
-    asked = {**ASKED, **BOOKS, "clock": None, "output_format": None, "quiet": True}
-    for output in ("one.jsonl", "two.jsonl"):
-        assert command("run", *options(**{**asked, "output": output})).status == 0
-    assert Path("one.jsonl").read_bytes() == Path("two.jsonl").read_bytes() and len(charges()) == 1
-    junk()
-    done = command("run", *options(**{**asked, "output": "three.jsonl"}))
-    assert done.status == 2 and "for other input" in done.err

@@ -87,19 +87,6 @@ def test_bad_places_are_one_sentence(refusal: Callable[..., str], tmp_path: Path
     assert "--slide goes with a --window of a length" in refusal("--window", "day", "--slide", "1d")
     assert "whole weeks of UTC" in refusal("--window", "week")
     assert "IANA" in refusal("--time-zone", "Berlin", "--window", "day")
-    assert "--ledger and --dataset go together" in refusal("--ledger", "sqlite:///x.db")
-    assert "must be a power of two" in refusal("--shards", "3")
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x.avro").write_bytes(b"no Avro")
     assert "is not an Avro file" in refusal()
-
-
-def test_a_stream_needs_a_horizon(made_up: Commits, tmp_path: Path) -> None:
-    place = ["--input", f"{tmp_path}/*.avro", "--output", str(tmp_path / "out")]
-    for window, message in (
-        ([], "--from, --to must be given"),
-        (["--window", "1d"], "--from, --to must be given"),
-        (["--from", "2026-01-01"], "--to must be given"),
-    ):
-        done = command("stream", *settled([*place, *made_up.question(*window or ["--k", "5"])]))
-        assert done.status == 2 and message in done.err

@@ -119,13 +119,13 @@ class UnknownContract(Contract):
         """
         for number, (usual, k) in enumerate([*((mechanism, 2) for mechanism in self.mechanisms), *self.private[::3]]):
             fine = replace(usual, epsilon=usual.epsilon / 2**32, delta=min(usual.delta, 1e-6))
-            equal = (1, k)[number % 2]
-            drawn, stated = (least(partial(self.any_of, which, fine, k, equal, b"%d" % number)) for which in (0, 1))
-            assert drawn == stated > 2**20, (fine, k, equal)
+            assert least(partial(self.any_of, fine, k, (1, k)[number % 2], b"%d" % number)) > 2**20
 
-    def any_of(self, which: int, mechanism: UnknownDomainMechanism, k: int, equal: int, key: bytes, count: int) -> bool:
-        """Whether any of so many equal counts comes out of the mechanism, or of the sampler."""
-        return bool(self.answers(mechanism, np.full(equal, count), k, key)[which])
+    def any_of(self, mechanism: UnknownDomainMechanism, k: int, equal: int, key: bytes, count: int) -> bool:
+        """Whether any of so many equal counts comes out, of the mechanism as of the sampler."""
+        drawn, stated = map(bool, self.answers(mechanism, np.full(equal, count), k, key))
+        assert drawn == stated, (mechanism, k, equal, count)
+        return drawn
 
     def law(self, mechanism: UnknownDomainMechanism, counts: Counts, k: int) -> Law:
         items, largest = top(counts, mechanism.kbar)

@@ -67,6 +67,7 @@ def test_a_weak_promise_is_told_by_whatever_decides_or_states_it(folder: Path) -
     assert command("budget", "create", *opened, "--json").err == f"private-topk: {said}\n"
     told = run("--overwrite", mechanism="gaussian", delta=0.5).err
     assert "private-topk: Delta 0.5 is a large delta: take well below 1 / number of users, such as 1e-6.\n" in told
+    assert "large delta" not in run("--overwrite", mechanism="gaussian", delta=1e-6).err
 
 
 def test_times_that_may_lack_a_zone_are_told_to_be_utc_where_windows_have_one(folder: Path) -> None:

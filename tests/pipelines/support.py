@@ -112,6 +112,11 @@ def write(path: Path, content: bytes | str | Rows) -> Path:
     return path
 
 
+def tree(folder: Path) -> dict[str, bytes | None]:
+    """Every file and folder in it, with those of a ledger: a charge would be among their bytes."""
+    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in sorted(folder.rglob("*"))}
+
+
 class Read(NamedTuple):
     rows: list[tuple[Any, ...]]
     dropped: int

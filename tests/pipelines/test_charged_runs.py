@@ -135,8 +135,8 @@ def test_a_preview_without_counts_prints_every_accounting() -> None:
     assert rows["basic"].split()[1].startswith("0.0192307")
     assert "where all noise is Gaussian" in rows["gaussian"]
     printed = said_by(*weekly, "gaussian", "--max-items-per-user", "3").out
-    rows = {line.split("  ")[1]: line.split() for line in printed.splitlines() if line.startswith("  ")}
-    assert rows["gaussian"][1:4] == ["0.1206507912", "1e-06", "6.27"] and rows["zcdp"][1] == "0.1119462381"
+    parts = {line.split("  ")[1]: line.split() for line in printed.splitlines() if line.startswith("  ")}
+    assert parts["gaussian"][1:4] == ["0.1206507912", "1e-06", "6.27"] and parts["zcdp"][1] == "0.1119462381"
     printed = said_by(*weekly, "oneshot,laplace").out
     assert re.search(r"\n  optimal .*<- tightest\n", printed) and printed.count("In a run: ") == 2
 

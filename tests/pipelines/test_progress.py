@@ -38,7 +38,7 @@ from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
 from tests.pipelines.sinks.nowhere import Nowhere
-from tests.pipelines.support import wait_until
+from tests.pipelines.support import Terminal, wait_until
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 PERIOD = Period(START, START + timedelta(hours=8), timedelta(hours=1), timedelta(minutes=5))
@@ -222,11 +222,6 @@ class Topic(Nowhere):
     def following(self, period: Period, release: Release) -> Callable[[], dict[str, float]]:
         left = iter(self.__dict__["shown"])
         return lambda: dict.fromkeys(next(left, ()), time.time())
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def shown(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from private_topk.pipelines.release import store
-from tests.pipelines.support import command, options
+from tests.pipelines.support import command, options, tree
 
 KEY = "a key of enough bytes, no secret"
 QUESTION = {"input": "rows.csv", "domain": "items.csv", "mechanism": "joint", "k": 1, "epsilon": 1, "overwrite": True}
@@ -37,10 +37,6 @@ GIVEN = {
 }
 
 
-def contents() -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in Path().rglob("*") if path.is_file()}
-
-
 @pytest.mark.parametrize("check", [False, True])
 @pytest.mark.parametrize("how", ["itself", "absolute", "detour", "address", "soft link", "hard link", "linked folder"])
 @pytest.mark.parametrize("taken", GIVEN)
@@ -60,11 +56,11 @@ def test_an_output_that_is_read_or_kept_is_refused(folder: Path, taken: str, how
         os.link(taken, "link.csv")
     elif how == "linked folder":
         os.symlink(".", "linked")
-    before = contents()
+    before = tree(Path())
     words = options(**QUESTION, **GIVEN[taken], output=output) + ["--dry-run"] * check
     done = command("run", *words)
     assert done.status == 2 and "would replace" in done.err and taken in done.err, done.err
-    assert contents() == before
+    assert tree(Path()) == before
 
 
 def test_a_manifest_in_the_place_of_what_is_kept_is_refused() -> None:
@@ -76,10 +72,10 @@ def test_a_manifest_in_the_place_of_what_is_kept_is_refused() -> None:
 
 def test_another_ranking_keeps_its_manifest() -> None:
     assert command("run", *options(**QUESTION, output="ranking.avro")).status == 0
-    before = contents()
+    before = tree(Path())
     done = command("run", *options(**QUESTION, output="ranking.csv"))
     assert done.status == 2 and "is the manifest of ranking.avro" in done.err, done.err
-    assert contents() == before
+    assert tree(Path()) == before
     assert command("run", *options(**QUESTION, output="ranking.avro")).status == 0
 
 
@@ -100,29 +96,28 @@ sink: {{output: "out/{{start}}.csv", overwrite: true}}
 """
     Path("20260105.csv").write_text(report)
     Path("out/20260105.csv").hardlink_to("20260105.csv")
-    before = contents()
+    before = tree(Path())
     done = command("report", "20260105.csv", "--window-end=2026-01-12")
-    assert done.status != 0 and contents() == before, done.err
+    assert done.status != 0 and tree(Path()) == before, done.err
     asked = {**QUESTION, "window": "7d", "from_": "2026-01-05", "to": "2026-01-12"}
     done = command(
         "stream", *options(**asked, output="out", output_format="csv", release_key=f"file:{name}", release_id="r")
     )
-    assert done.status == 2 and contents() == before, done.err
+    assert done.status == 2 and tree(Path()) == before, done.err
 
 
 def test_pages_and_plots_refuse_to_replace_inputs_and_ledgers() -> None:
     assert command("run", *options(**QUESTION, output="ranking.csv")).status == 0
-    before = contents()
+    before = tree(Path())
     for html in ("ranking.csv", "./ranking.manifest.json"):
         done = command("show", "ranking.csv", f"--html={html}", "--overwrite")
         assert done.status == 2 and "--html" in done.err and "would replace" in done.err, done.err
     done = command("show", ".", "--html=./ranking.manifest.json", "--overwrite")
-    assert done.status == 2 and contents() == before
+    assert done.status == 2 and tree(Path()) == before
     Path("budget.csv").rename("budget.png")
-    before = contents()
+    before = tree(Path())
     done = command("budget", "show", "--ledger=sqlite:///budget.png", "--plot=./budget.png")
-    assert done.status == 2 and "would replace" in done.err and contents() == before, done.err
-    assert done.status == 2 and "would replace" in done.err and contents() == before, done.err
+    assert done.status == 2 and "would replace" in done.err and tree(Path()) == before, done.err
 
 
 @pytest.mark.parametrize("url", ["sqlite:///budget.csv?mode=ro", "sqlite:///budget.csv?timeout=1", "sqlite://"])
@@ -148,11 +143,11 @@ def test_a_glob_says_what_is_no_file(strange: str) -> None:
     Path("rows.csv").rename("rows/a.csv")
     make(strange, "rows/b.csv")
     os.mkdir("rows/c.csv")
-    before = contents()
+    before = tree(Path())
     for pattern in ("rows/*.csv", "*/*.csv", "rows/b.csv"):
         done = command("run", *ranking(input=pattern, output="out.csv"))
         assert done.status == 2 and "rows/b.csv is a" in done.err, done.err
-    assert contents() == before
+    assert tree(Path()) == before
     os.remove("rows/b.csv")
     assert command("run", *ranking(input="rows/*.csv", output="out.csv")).status == 0, "folders are passed over"
 
@@ -188,11 +183,11 @@ def test_a_published_file_that_was_changed_counts_as_published_no_more() -> None
     published = Path("out.csv").read_bytes()
     assert command("run", *ranking(output="out.csv")).status == 0, "a repeat is no obstacle"
     Path("out.csv").write_bytes(published.replace(b"a", b"b"))
-    before = contents()
+    before = tree(Path())
     for words in ([], ["--dry-run"]):
         done = command("run", *ranking(output="out.csv"), *words)
         assert done.status == 2 and "was changed after it was published" in done.err, done.err
-    assert contents() == before
+    assert tree(Path()) == before
     os.remove("out.csv")
     assert command("run", *ranking(output="out.csv")).status == 0
     assert Path("out.csv").read_bytes() == published

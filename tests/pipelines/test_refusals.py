@@ -16,7 +16,7 @@ import pytest
 
 from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.cli.parser import Value, flag
-from tests.pipelines.support import WEEKLY, avro_schema, command, options, settled, to_avro, write
+from tests.pipelines.support import WEEKLY, avro_schema, command, options, settled, to_avro, tree, write
 
 Change = dict[str, Any]
 SECRETS = ("secret user", "hunter2", "a key of the tests", "917")
@@ -339,11 +339,6 @@ def there(files: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SHORT_KEY", "hunter2")
     monkeypatch.delenv("NO_KEY", raising=False)
     return files
-
-
-def tree(folder: Path) -> dict[str, bytes | None]:
-    """Every file, with those of the ledger: a charge would be among their bytes."""
-    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in sorted(folder.rglob("*"))}
 
 
 def refused(place: Path, *words: str, terminal: bool = False) -> str:

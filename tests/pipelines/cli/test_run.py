@@ -23,7 +23,7 @@ import pytest
 from private_topk.pipelines import cli
 from private_topk.pipelines.cli.output import run_command
 from private_topk.transforms.mechanisms import MECHANISMS
-from tests.pipelines.support import WEEKLY, command, options, settled, write
+from tests.pipelines.support import WEEKLY, command, options, settled, tree, write
 
 ITEMS = ["apple", "banana", "cherry"]
 ROWS = [{"user": f"secret user {n}", "item": ITEMS[n % 3]} for n in range(30)]
@@ -51,10 +51,6 @@ def run(*more: str, **changes: object) -> Any:  # noqa: ANN401
         "output": "out.avro",
     }
     return command("run", *options(**{**settings, **changes}), *more)
-
-
-def tree(folder: Path) -> dict[str, bytes | None]:
-    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in sorted(folder.rglob("*"))}
 
 
 def test_a_weak_promise_is_told_by_whatever_decides_or_states_it(folder: Path) -> None:

@@ -373,12 +373,12 @@ def test_another_privacy_unit_in_the_middle_of_a_horizon_is_told_as_that(folder:
     """Not as a budget that is missing beside the one that was charged; of one with no charge, as a mistake."""
     other = CHARGED.replace("epsilon: 1", "epsilon: 1\n  privacy_unit: user")
     (folder / "weekly.yaml").write_text(other)
-    said, words, rest = called(folder, "--dry-run", status=2).err.split("`")
+    said, line, rest = called(folder, "--dry-run", status=2).err.split("`")
     assert said.endswith(
         "got user: nothing is charged yet, so give another dataset name or ledger file: open one with "
     )
     assert "; user-window is another promise, and a second budget of this dataset is charged for all" in rest
-    assert main(shlex.split(words)[1:]) == 0
+    assert main(shlex.split(line)[1:]) == 0
     (folder / "weekly.yaml").write_text(other.replace("dataset: plays", "dataset: plays-user"))
     assert report(folder, "--dry-run") == 0
     (folder / "weekly.yaml").write_text(CHARGED)

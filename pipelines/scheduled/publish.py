@@ -68,7 +68,8 @@ class ScheduledReport(Publications):
                     ) from None
                 options = {**options, "found": (*options.get("found", ()), options["output"])}
             ReleaseKey.parse(options["release_key"])
-            source_for(options, watch=watch), sink_for(options, watch=watch), Account.of(options)
+            source_for(options, watch=watch), Account.of(options)
+            self._check_known(options)
             unread = {name: value for name, value in options.items() if name not in ("release_key", "release_id")}
             Question.of(**asked_by(unread, stand_ins(options))).asked.check_windows(period_of(options), not watch)
             check_shards(options.get("shards"))

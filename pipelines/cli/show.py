@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import sys
 import textwrap
@@ -16,7 +15,7 @@ from private_topk.pipelines.cli.arguments import Command, options_of
 from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.files import refuse_replacing, refuse_special, replace_file
-from private_topk.transforms.errors import InvalidArgument, did_you_mean, literal, printable, verbatim
+from private_topk.transforms.errors import InvalidArgument, did_you_mean, printable, verbatim
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name, parameters_of
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ _SAMPLE = """examples:
   private-topk sample
   private-topk sample --folder music --json"""
 
-_CHARGED = "give the ledger that was charged"
 _OF_ALL = ("epsilon", "neighbours")
 
 
@@ -60,6 +58,7 @@ _NEEDS = {
 
 def _show(arguments: Namespace, others: list[str]) -> None:
     """Print a ranking with its manifest, or write them as a page."""
+    from private_topk.pipelines.show.books import with_books
     from private_topk.pipelines.show.reading import read_published
     from private_topk.pipelines.show.sign_off import registry_entry, sheet
     from private_topk.pipelines.show.words import in_text, what_is_lost
@@ -74,7 +73,7 @@ def _show(arguments: Namespace, others: list[str]) -> None:
             )
     report = replace(read_published(*arguments.ranking), heading=arguments.title or "")
     report = _titled(report, arguments) if arguments.item_titles else report
-    report, books = _with_books(report, arguments)
+    report, books = with_books(report, arguments.ranking, arguments.ledger)
     report = report if arguments.group is None else _of_group(report, arguments.group)
     if arguments.html:
         _write_page(report, arguments)
@@ -103,78 +102,6 @@ def _write_page(report: PublishedReport, arguments: Namespace) -> None:
 
 def _manifest(report: PublishedReport) -> dict[str, Any] | None:
     return None if report.manifest is None else report.manifest.to_json()
-
-
-def _with_books(report: PublishedReport, arguments: Namespace) -> tuple[PublishedReport, Sequence[str]]:
-    """The report with the cost of what a ledger has charged of it and is not here, and what the ledger says of the
-    dataset, of that and of what it has not charged; as it is where none is named. Of single files, and units of one
-    window, only charges of these windows count.
-    """
-    from private_topk.pipelines.release.formats import RANKING_FORMATS
-    from private_topk.pipelines.show.words import not_shown
-
-    url, manifest = arguments.ledger, report.manifest
-    files = all(place.lower().endswith(tuple(RANKING_FORMATS)) for place in arguments.ranking)
-    if url is None or manifest is None:  # each form says that it has none, or refuses it
-        return report, () if files else ("", *not_shown(report))
-    from private_topk.pipelines.budget.accounting import OF_A_LOST_LEDGER, ledger_named
-    from private_topk.pipelines.budget.ledger import Ledger
-    from private_topk.pipelines.budget.statement import adopted, sentence
-    from private_topk.pipelines.budget.windows import Windows
-    from private_topk.pipelines.release.promise import (
-        apart,
-        as_charged,
-        charged_otherwise,
-        charged_too,
-        charges_of,
-        disputed,
-        named,
-        series_of,
-        with_charged,
-    )
-
-    parts, books = report.parts or [manifest], Ledger(url).read()
-    charged = charges_of(parts, books.charges)
-    lacking = [str(part.release_id) for part, charge in charged if charge is None]
-    otherwise = [str(part.release_id) for part, charge in charged if charge and charged_otherwise(part, charge.cost)]
-    datasets = list(
-        dict.fromkeys(filter(None, (charge.dataset if charge else part.dataset for part, charge in charged)))
-    )
-    if not datasets:
-        rule = (
-            "does not apply: no manifest here names a dataset that was charged, and the ledger has charged none of them"
-        )
-        raise InvalidArgument("ledger", rule, "leave it out, or let `private-topk budget adopt` charge them")
-    budgets = [each for each in books.budgets if each.dataset in datasets]
-    if not budgets:
-        rule = f"has no budget of dataset {verbatim(' or '.join(datasets))}, which the manifest names"
-        remedy = f"{_CHARGED}; {OF_A_LOST_LEDGER}"
-        raise InvalidArgument("ledger", rule, remedy)
-    if len(lacking) == len(parts):
-        places = shlex.join([*arguments.ranking, "--ledger", ledger_named(url), "--dataset", datasets[0]])
-        remedy = f"{_CHARGED}; if that is lost, `private-topk budget adopt {printable(places)}` charges this one"
-        raise InvalidArgument("ledger", f"knows nothing of {verbatim(lacking[0])}", literal(remedy))
-    told = " ".join(sentence(budget, books) for budget in budgets)
-    charges = [each for each in books.charges if each.dataset in datasets]
-    if files and manifest.privacy is not None and not manifest.privacy.of_all_windows:
-        starts, ends = Windows.at(manifest.bounds()).bounds()
-        shown = starts.min(keepdims=True), ends.max(keepdims=True)
-        charges = [each for each in charges if each.windows.overlapping(*shown).any()]
-    lost = charged_too(charges, parts)
-    why = ", of which no manifest is here: these numbers count that"
-    report = replace(
-        report,
-        charged=len(lost),
-        disputed=tuple(disputed(list(dict.fromkeys(otherwise)))),
-        adopted=adopted([each for each in books.charges if each.dataset in datasets]),
-    )
-    if lost or otherwise:
-        parts = [as_charged(*each) for each in charged]
-        whole, told_by = series_of(parts, lost), with_charged(parts, lost)
-        of_a_user = None if lost else report.rankings_of_a_user
-        report = replace(report, manifest=whole, parts=told_by, rankings_of_a_user=of_a_user)
-    more = apart(list(dict.fromkeys(lacking)), datasets)
-    return report, (told, *named(lost, why), *report.disputed, *more)
 
 
 def _titled(report: PublishedReport, arguments: Namespace) -> PublishedReport:

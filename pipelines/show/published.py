@@ -21,8 +21,7 @@ from private_topk.transforms.spec import TopK
 Rows = Sequence[Mapping[str, Any]]
 
 OF_KEPT_ROWS = (
-    "What a person has beyond the bounds is in no count: with all rows, counts are as large or larger, and may be in "
-    "another order."
+    "What a person has beyond the bounds is in no count: with all rows counts may be larger, and in another order."
 )
 
 

@@ -263,7 +263,7 @@ def how_to_read(report: PublishedReport) -> list[str]:
         f"Items were drawn with noise{f': {far}' if far else ''}. Items whose true counts are close may have changed "
         "places, and an item just below the last place may have come in.": True,
         "The items alone do not show how much of a ranking is noise: where few people are in the data, or epsilon is "
-        "small, it may be all noise. An empty window has a ranking too.": True,
+        "small, it may be all noise. An empty window has a ranking too.": not counted,
         "Every window begins with the period, and most of its noise is that of the window before: an item that "
         "stands too high in one window may do so in all that follow.": several and series,
         "Noise is drawn anew in every window: an item that moves by a place or two from one window to the next may not "

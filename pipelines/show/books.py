@@ -1,0 +1,93 @@
+"""A published report beside the ledger that was charged for it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from private_topk.pipelines.budget.accounting import OF_A_LOST_LEDGER, Books, Entry, ledger_named
+from private_topk.pipelines.budget.ledger import Ledger
+from private_topk.pipelines.budget.statement import adopted, sentence
+from private_topk.pipelines.budget.windows import Windows
+from private_topk.pipelines.release.formats import RANKING_FORMATS
+from private_topk.pipelines.release.manifest import Manifest
+from private_topk.pipelines.release.promise import (
+    apart,
+    as_charged,
+    charged_otherwise,
+    charged_too,
+    charges_of,
+    disputed,
+    named,
+    series_of,
+    with_charged,
+)
+from private_topk.pipelines.show.published import PublishedReport
+from private_topk.pipelines.show.words import not_shown
+from private_topk.transforms.errors import InvalidArgument, literal, printable, verbatim
+
+_CHARGED = "give the ledger that was charged"
+
+
+def with_books(
+    report: PublishedReport, places: Sequence[str], ledger: str | None
+) -> tuple[PublishedReport, Sequence[str]]:
+    """The report with the cost of what a ledger has charged of it and is not here, and what the ledger says of the
+    dataset, of that and of what it has not charged; as it is where none is named. Of single files, and units of one
+    window, only charges of these windows count.
+
+    Args:
+        places: where it was read.
+
+    Raises:
+        InvalidArgument: the ledger knows nothing of it.
+    """
+    manifest, files = report.manifest, all(place.lower().endswith(tuple(RANKING_FORMATS)) for place in places)
+    if ledger is None or manifest is None:  # each form says that it has none, or refuses it
+        return report, () if files else ("", *not_shown(report))
+    parts, books = report.parts or [manifest], Ledger(ledger).read()
+    charged = charges_of(parts, books.charges)
+    lacking = _names(part for part, charge in charged if charge is None)
+    otherwise = _names(part for part, charge in charged if charge and charged_otherwise(part, charge.cost))
+    datasets = _datasets(charged, books)
+    if all(charge is None for _, charge in charged):
+        command = shlex.join([*places, "--ledger", ledger_named(ledger), "--dataset", datasets[0]])
+        remedy = f"{_CHARGED}; if that is lost, `private-topk budget adopt {printable(command)}` charges this one"
+        raise InvalidArgument("ledger", f"knows nothing of {verbatim(lacking[0])}", literal(remedy))
+    charges = [each for each in books.charges if each.dataset in datasets]
+    report = replace(report, disputed=tuple(disputed(otherwise)), adopted=adopted(charges))
+    if files and manifest.privacy is not None and not manifest.privacy.of_all_windows:
+        starts, ends = Windows.at(manifest.bounds()).bounds()
+        shown = starts.min(keepdims=True), ends.max(keepdims=True)
+        charges = [each for each in charges if each.windows.overlapping(*shown).any()]
+    lost = charged_too(charges, parts)
+    report = replace(report, charged=len(lost))
+    if lost or otherwise:
+        parts = [as_charged(*each) for each in charged]
+        whole, told_by = series_of(parts, lost), with_charged(parts, lost)
+        of_a_user = None if lost else report.rankings_of_a_user
+        report = replace(report, manifest=whole, parts=told_by, rankings_of_a_user=of_a_user)
+    of_each = " ".join(sentence(budget, books) for budget in books.budgets if budget.dataset in datasets)
+    why = ", of which no manifest is here: these numbers count that"
+    return report, (of_each, *named(lost, why), *report.disputed, *apart(lacking, datasets))
+
+
+def _names(parts: Iterable[Manifest]) -> list[str]:
+    return list(dict.fromkeys(str(part.release_id) for part in parts))
+
+
+def _datasets(charged: Sequence[tuple[Manifest, Entry | None]], books: Books) -> list[str]:
+    """The datasets of releases: as charged, or as their manifests name them. Raises InvalidArgument if the ledger has
+    no budget of any."""
+    known = (charge.dataset if charge else part.dataset for part, charge in charged)
+    datasets = list(dict.fromkeys(filter(None, known)))
+    if not datasets:
+        rule = (
+            "does not apply: no manifest here names a dataset that was charged, and the ledger has charged none of them"
+        )
+        raise InvalidArgument("ledger", rule, "leave it out, or let `private-topk budget adopt` charge them")
+    if not any(budget.dataset in datasets for budget in books.budgets):
+        rule = f"has no budget of dataset {verbatim(' or '.join(datasets))}, which the manifest names"
+        raise InvalidArgument("ledger", rule, f"{_CHARGED}; {OF_A_LOST_LEDGER}")
+    return datasets

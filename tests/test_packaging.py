@@ -151,7 +151,7 @@ private_topk.rank({}, 1, "joint", pairs, epsilon=1, item=["country", "title"], g
 private_topk.rank({}, 1, "joint", lists, epsilon=1, group="region", publish_counts=0.5)
 shape = Reaches({1: 0.5, 50: 0.02}, 300, 50_000)
 several = private_topk.preview(shape.in_groups([9, 5]), k=3, mechanism=Joint(epsilon=1.0))
-several.to_polars().write_csv("previews.csv")
+print(several.best.upper())
 PrivateTopK(k="1")
 """
 

@@ -10,7 +10,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, cast
 
-from private_topk.pipelines.budget.accounting import OF_A_LOST_LEDGER, budget_usage, heaviest, ledger_named
+import msgspec
+
+from private_topk.pipelines.budget.accounting import HORIZON, OF_A_LOST_LEDGER, budget_usage, heaviest, ledger_named
 from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.ledger import Account, NoBudget, Request
 from private_topk.pipelines.budget.windows import Windows
@@ -203,13 +205,17 @@ class Report:
                 raise
             rule = "needs the release key where the run is launched: {release_key} "
             raise InvalidArgument("ledger", rule + error.rule) from None
-        return self.question.request(
+        request = self.question.request(
             dataset=self.account.dataset,
             key_id=key_id,
             fingerprint=identity,
             stream=stream,
             rows=self._rows(),
         )
+        if self.horizon is None:
+            return request
+        asked = {**request.parameters["asked"], HORIZON: msgspec.to_builtins(self.horizon)}
+        return replace(request, parameters={**request.parameters, "asked": asked})
 
     def cheaper(self, request: Request) -> str:
         """That `peeling` would add less than half of what a chosen mechanism adds to the used budget, or would fit

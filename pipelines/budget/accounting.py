@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from decimal import ROUND_FLOOR, ROUND_HALF_EVEN
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple, get_args
@@ -24,6 +24,9 @@ from private_topk.transforms.stated import number
 
 ADOPTED = "adopted"
 """The outcome of a release that was published, and written down from its manifest: of its input nothing is known."""
+
+HORIZON = "horizon_ends"
+"""The key, in what a question has asked, of the two ends of a report's horizon: a note, on which no answer depends."""
 
 _MAX_DIGITS = 60
 
@@ -138,9 +141,13 @@ _OF_MOMENTS = ("whole", "fixed-windows", "sliding-windows", "calendar-windows")
 
 
 def _in_moments(question: str) -> dict[str, Any]:
-    """A question without the words that its windows were declared in: it has their moments too."""
+    """A question without the words that its windows were declared in, since it has their moments too, nor the ends of
+    its horizon.
+    """
     facts: dict[str, Any] = json.loads(question)
-    period = (facts.get("asked") or {}).get("period") or {}
+    asked = facts.get("asked") or {}
+    asked.pop(HORIZON, None)
+    period = asked.get("period") or {}
     if (period.get("windowing") or {}).get("kind") in _OF_MOMENTS:
         del period["windowing"]
     return facts
@@ -429,19 +436,17 @@ def explain(budget: Budget, before: Cost, asked: Cost, after: Cost, fitting: str
 
 def _sum(name: str, before: Fraction, asked: Fraction, after: Fraction, limit: Fraction) -> str:
     digits = 6
-    while after > limit and _nearest(after, digits) == _nearest(limit, digits) and digits < _MAX_DIGITS:
+    while after > limit and _look_alike(after, limit, digits) and digits < _MAX_DIGITS:
         digits += 3  # 0.9 + 0.1 = 1 is not over 1: as floats they are 1.00000000000000003, which then has to be seen
-    added, allowed = number(after, digits), number(limit, digits, ROUND_FLOOR)
-    if after <= limit:
-        allowed = max(allowed, added, key=float)  # nor does what is within it look over
+    added, allowed = number(after, digits), number(limit, digits)  # rounded alike: what is within does not look over
     terms = f"{number(before, digits)} spent + {number(asked, digits)} asked = {added}"
     rounded = 0 < after - limit <= limit / 2**50  # by decimals it would be more
     more = ", by less than the rounding of a float (docs/budget.md)" if rounded else ""
     return f"adding up {name}: {terms}, {'over' if after > limit else 'within'} {allowed}{more}"
 
 
-def _nearest(value: Fraction, digits: int) -> str:
-    return number(value, digits, ROUND_HALF_EVEN)
+def _look_alike(one: Fraction, other: Fraction, digits: int) -> bool:
+    return any(number(one, digits, way) == number(other, digits, way) for way in (ROUND_HALF_EVEN, ROUND_CEILING))
 
 
 def _remedy(left: Fraction) -> str:

@@ -7,9 +7,11 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from fractions import Fraction
 
-from private_topk.pipelines.budget.accounting import ADOPTED, Books, Budget, Entry, budget_usage, heaviest
+from private_topk.pipelines.budget.accounting import ADOPTED, HORIZON, Books, Budget, Entry, budget_usage, heaviest
+from private_topk.pipelines.budget.rows import moment
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.transforms.mechanisms.cost import Cost
 
@@ -66,9 +68,13 @@ def beside_others(budget: Budget, books: Books, own: Ahead, name: str) -> str:
     report has any left.
     """
     others = [each for other, _, each in reports_ahead(budget, books) if other != name]
+    return f"{_ALONE}; {_together(budget, books, [own, *others])}" if others else ""
+
+
+def _together(budget: Budget, books: Books, reports: Sequence[Ahead]) -> str:
     spent = heaviest(budget, budget_usage(budget, books).charges)
-    used = _used(budget, spent, [(each.left, each.readings) for each in (own, *others)])
-    return f"{_ALONE}; with all periods of all reports {float(used):.1%} would be used" if others else ""
+    used = _used(budget, spent, [(each.left, each.readings) for each in reports])
+    return f"with all periods of all reports {float(used):.1%} would be used"
 
 
 def reports_ahead(budget: Budget, books: Books) -> Iterator[tuple[str, Entry, Ahead]]:
@@ -76,7 +82,8 @@ def reports_ahead(budget: Budget, books: Books) -> Iterator[tuple[str, Entry, Ah
     which one that was stopped is known: as that asks, and each as if the others asked for no more. Only the budget of
     whole users is shared by periods.
 
-    A horizon is known as a number: where a report's first period was moved, what was charged before counts as of it.
+    Of a report whose first period was moved, what was charged before its present horizon is none of that. Where its
+    newest charge notes no ends of the horizon, as that of windows to date, all that was charged counts as of it.
     """
     reports: dict[str, list[Entry]] = {}
     for entry in books.charges:
@@ -84,28 +91,44 @@ def reports_ahead(budget: Budget, books: Books) -> Iterator[tuple[str, Entry, Ah
         if slash and entry.dataset == budget.dataset and budget.unit == "user":
             reports.setdefault(name, []).append(entry)
     for name, charged in reports.items():
-        horizon, cost = next(filter(None, map(_horizon, reversed(charged))), (0, Cost.sum([])))
-        left = horizon - Windows.union([each.windows for each in charged]).number if horizon > 1 else 0
+        horizon, cost, ends = next(filter(None, map(_horizon, reversed(charged))), (0, Cost.sum([]), None))
+        if horizon < 2:
+            continue
+        windows: Windows | None = Windows.union([each.windows for each in charged])
+        if windows and ends:
+            windows = windows.within(*ends)
+        left = horizon - (windows.number if windows else 0)
         if left > 0:
             yield name, charged[-1], ahead_of(budget, books, left, horizon, cost.readings())
 
 
-def _horizon(entry: Entry) -> tuple[int, Cost] | None:
-    """How many windows share the total of a charge, and what one costs; None of one that does not tell."""
+def _horizon(entry: Entry) -> tuple[int, Cost, tuple[datetime, datetime] | None] | None:
+    """How many windows share the total of a charge, what one costs, and the two ends of all where these are noted; None
+    of one that does not tell.
+    """
     with suppress(KeyError, TypeError, ValueError):  # a request of one's own, which may note anything
-        return int(json.loads(entry.question)["asked"]["horizon"]), entry.cost
+        asked = json.loads(entry.question)["asked"]
+        ends = asked.get(HORIZON)
+        return int(asked["horizon"]), entry.cost, ends and (moment(ends["start"]), moment(ends["end"]))
     return None
 
 
 def told_ahead(budgets: Iterable[Budget], books: Books, own: str = "", after: str = "") -> list[str]:
-    """What the reports of some budgets still need, in sentences, but that of the release `own`."""
-    found = [each for budget in budgets for each in reports_ahead(budget, books)]
-    alone = _ALONE if len(found) > 1 else ""
-    return [
-        f"{ahead.in_words(f' of report {name} ({_when(newest)}) remain{after}')}{alone}"
-        for name, newest, ahead in found
-        if name != own.partition("/")[0]
-    ]
+    """What the reports of some budgets still need, in sentences, but that of the release `own`; and, where that has no
+    periods left, what all need together.
+    """
+    told = list[str]()
+    for budget in budgets:
+        found = list(reports_ahead(budget, books))
+        others = [each for each in found if each[0] != own.partition("/")[0]]
+        alone = _ALONE if len(found) > 1 else ""
+        told += [
+            f"{ahead.in_words(f' of report {name} ({_when(newest)}) remain{after}')}{alone}"
+            for name, newest, ahead in others
+        ]
+        if len(others) == len(found) > 1:
+            told.append(_together(budget, books, [ahead for _, _, ahead in found]))
+    return told
 
 
 def _when(entry: Entry) -> str:

@@ -113,8 +113,8 @@ def _create(arguments: Namespace, others: list[str]) -> bool:
     print(f"{budget.dataset}: epsilon {epsilon}, delta {delta} for {of}; neighbours: {budget.neighbours}")
     if budget.rho:
         print(
-            f"Releases fit while their epsilons add up to at most {_floored(budget.total.epsilon)}, or their rhos "
-            f"(zCDP) to at most {_floored(budget.rho)}"
+            f"Releases fit while their epsilons add up to at most {epsilon}, or their rhos (zCDP) to at most "
+            f"{shown(budget.rho)}"
         )
     return True
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from private_topk.pipelines.budget.accounting import ADOPTED, Entry
+from private_topk.pipelines.budget.accounting import ADOPTED, HORIZON, Entry
 from private_topk.pipelines.budget.ledger import Account
 from private_topk.pipelines.budget.rows import BROKEN, record_in
 from private_topk.pipelines.files import as_path, exists, match_any, open_file, reached
@@ -104,6 +104,7 @@ def _entry_of_corrected(corrected: Publication, correction: Entry) -> Entry:
 def _entry_of(manifest: Manifest, dataset: str) -> Entry:
     columns, reading, privacy = manifest.columns or {}, manifest.reading or {}, manifest.privacy
     horizon = (privacy.windows or 1) if privacy and privacy.of_all_windows else None
+    asked = {"horizon": horizon, HORIZON: msgspec.to_builtins(manifest.horizon)}
     row = {
         **(msgspec.structs.asdict(manifest.charge) if manifest.charge is not None else {}),
         "id": 0,
@@ -111,7 +112,7 @@ def _entry_of(manifest: Manifest, dataset: str) -> Entry:
         "release_id": manifest.release_id,
         "key_id": manifest.key_id,
         "fingerprint": "",
-        "question": json.dumps({"asked": {"horizon": horizon}}) if horizon else "",
+        "question": json.dumps({"asked": asked}) if horizon else "",
         "stream": None,
         "mechanism": manifest.mechanism,
         "k": manifest.k,

@@ -268,7 +268,7 @@ class ScheduledReport(Publications):
         release_id = unread.pop("release_id")
         report = report_of(unread, watch=self.watches, account=self.account)
         release = replace(report.question.release, id=release_id)
-        return replace(report, question=replace(report.question, release=release))
+        return replace(report, question=replace(report.question, release=release), horizon=self._horizon())
 
     def _future_charges(self, report: Report, number: int | None) -> Iterator[tuple[str, str, int]]:
         """Whether the periods left still fit into the budget: after one is charged, or where none is now.

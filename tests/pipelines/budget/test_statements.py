@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
@@ -17,6 +18,7 @@ from private_topk.pipelines.budget.ledger import Ledger, Request
 from private_topk.pipelines.budget.statement import of_datasets, statement
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.cli import main
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Peeling
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within
@@ -206,6 +208,19 @@ def test_the_cost_over_all_windows_adds_up_over_releases_and_renewals(
     assert found["spent"]["epsilon"] == 0.25
     assert main(["budget", "show", "--ledger", URL]) == 0
     assert "together  epsilon 3.41796, delta 1e-06 for a user who is in all windows" in capsys.readouterr().out
+
+
+def test_what_was_spent_in_full_does_not_look_over_what_fits(place: Path, capsys: pytest.CaptureFixture) -> None:
+    words = ["budget", "create", "--ledger", URL, "--dataset", "full", "--epsilon", "1.6", "--delta", "3e-6"]
+    assert main([*words, "--privacy-unit", "user"]) == 0
+    [allowed] = re.findall(r"rhos \(zCDP\) to at most (\S+)", capsys.readouterr().out)
+    ledger = Ledger(URL)
+    cost = Cost(Fraction(2), Fraction(0), ledger.budget("full", "user").rho)
+    ledger.charge(Request("full", "user", "all", "k", "f" * 64, {"mechanism": "joint"}, Windows.of(None), cost))
+    assert main(["budget", "show", "--ledger", URL, "--dataset", "full"]) == 0
+    assert f"by zCDP, from rho {allowed};" in capsys.readouterr().out
+    with pytest.raises(InvalidArgument, match=f"adding up rho: {allowed} spent .*, over {allowed} "):
+        ledger.charge(Request("full", "user", "more", "k", "f" * 64, {"mechanism": "joint"}, Windows.of(None), cost))
 
 
 @pytest.mark.parametrize(("remaining", "binds"), [(1, "epsilon"), (47, "rho")])

@@ -317,6 +317,38 @@ def test_whoever_charges_the_budget_of_a_report_is_told_what_that_still_needs(fo
     assert f"{left} them fit and 15 will be refused, if the others take nothing\n" in told
 
 
+def test_a_report_whose_first_period_was_moved_has_its_new_periods_left(folder: Path) -> None:
+    """What was charged before is none of them, in the ledger and in one that is rebuilt; and no answer changes."""
+    url, other = (f"sqlite:///{folder}/{name}.db" for name in ("budget", "rebuilt"))
+    text = CHARGED.replace("epsilon: 1", "epsilon: 1\n  privacy_unit: user").replace("plays", "heard")
+    beside = text.replace("report: weekly", "report: other").replace("out/", "others/")
+    moved = text.replace("horizon: 4", "horizon: 2").replace("first: 2026-01-05", "first: 2026-01-19")
+    for ledger in (url, other):
+        account = f"--ledger {ledger} --dataset heard --privacy-unit user --epsilon 2.5"
+        assert main(["budget", "create", *account.split()]) == 0
+    (folder / "other.yaml").write_text(beside)
+    (folder / "weekly.yaml").write_text(text.replace("horizon: 4", "horizon: 2"))
+    assert report(folder, "--backfill", "--until", "2026-01-19") == 0
+    assert command("report", str(folder / "other.yaml"), *FIRST).status == 0
+    (folder / "weekly.yaml").write_text(moved)
+    assert report(folder, "--window-end", "2026-01-26") == 0
+    together = "with all periods of all reports 120.0% would be used\n"
+    adopted = command("budget", "adopt", "--ledger", other, "--dataset", "heard", f"{folder}/out", f"{folder}/others")
+    for said in (command("budget", "show", "--ledger", url), adopted):
+        assert re.search(r"  ahead     1 of 2 periods of report weekly .* remain; with them 90.0% of", said.out), said
+        assert re.search(r"  ahead     3 of 4 periods of report other .* remain; with them 100.0% of", said.out), said
+        assert f"  ahead     {together}" in said.out
+    done = command("report", str(folder / "other.yaml"), "--dry-run")
+    assert "\nreports  1 of 2 periods of report weekly " in done.out and f"nothing; {together}" in done.out
+    assert done.out.count(together) == 1 and together in told(folder, "--dry-run", status=0)
+    path = folder / "out/weekly-2026-01-19.csv"
+    drawn, books = path.read_bytes(), Ledger(url).read().charges
+    path.unlink()
+    (folder / "weekly.yaml").write_text(moved.replace("2026-01-19", "2026-01-12"))
+    assert report(folder, "--window-end", "2026-01-26") == 0
+    assert path.read_bytes() == drawn and Ledger(url).read().charges == books
+
+
 def test_a_folder_that_lacks_charged_periods_says_so_where_no_ledger_is_asked(folder: Path) -> None:
     """Not of a single file, nor of one in which nothing before is missing; and with the ledger they count."""
     url = f"sqlite:///{folder}/budget.db"

@@ -69,12 +69,12 @@ class ScheduledReport(Publications):
                 options = {**options, "found": (*options.get("found", ()), options["output"])}
             ReleaseKey.parse(options["release_key"])
             source_for(options, watch=watch), Account.of(options)
-            self._check_known(options)
             unread = {name: value for name, value in options.items() if name not in ("release_key", "release_id")}
             Question.of(**asked_by(unread, stand_ins(options))).asked.check_windows(period_of(options), not watch)
             check_shards(options.get("shards"))
             if self.state is not None and sink_for(options).files(self.windows(0)) is None:
                 raise InvalidArgument("output", "must be files with {to_date}: they show what is published")
+            self._check_known(options)
 
     def publish(self, number: int, exact_counters: bool = False) -> Done | None:
         """Publish a period unless that is done. Returns None if there was nothing to do.

@@ -50,7 +50,7 @@ def in_words(report: PublishedReport) -> list[str]:
     reach = _reach(privacy, manifest) if manifest.to_date is None else "in the whole period"
     sentences = [f"{_change(privacy, reach)} {_bound(privacy)}", who_counts(manifest)]
     sentences += corrections_of(report)
-    sentences += not_counted(report)
+    sentences += [*not_counted(report), *declared_horizon(report), *what_is_lost(report)]
     if report.charged:
         more = "one more publication" if report.charged == 1 else f"{report.charged:,} more publications"
         sentences.append(f"These numbers also count {more} that a ledger has charged, of which no manifest is here.")
@@ -97,37 +97,43 @@ def corrections_of(report: PublishedReport) -> list[str]:
 
 
 def not_counted(report: PublishedReport) -> list[str]:
-    """What the numbers of a promise may leave out, since it is not shown or lost."""
+    """What the numbers of a promise may leave out, since it is not shown."""
     manifest = report.manifest
     privacy = None if manifest is None else manifest.privacy
     if manifest is None or privacy is None:
-        return what_is_lost(report)
-    sentences, several = [], privacy.of_all_windows
+        return []
+    several = privacy.of_all_windows
     correction = "a correction that is still to come"
-    if report.charged is None:
+    if report.charged is None or report.adopted:
         correction = "a correction or a lost period that is not shown"
     charged = "as the ledger has charged it or else " if report.charged else ""
     if several and len(manifest.bounds()) < (privacy.windows or 1):
-        sentences.append(
+        return [
             f"All that is shown here counts, and each other one of the {privacy.windows} windows once, {charged}asked "
             f"as the newest here: {correction} adds to these numbers, and so does a larger budget or another horizon."
-        )
-    elif (
+        ]
+    if (
         several
         and manifest.horizon is None
         and len(manifest.bounds())
         > max((each.privacy.windows or 1 for each in report.parts if each.privacy), default=10**9)
     ):
-        sentences.append(
+        return [
             "These are more windows than one horizon has: all that is shown here counts, and each window that is still "
             f"to come adds to these numbers, and so does {correction}."
-        )
-    elif manifest.to_date is None and any("/" in str(each.release_id) for each in report.parts):  # of a report file
-        sentences.append(f"All that is shown here counts: {correction} adds to these numbers.")
-    if several and manifest.horizon is not None:
-        declared = when(manifest.horizon.start, manifest.horizon.end, report.zone)
-        sentences.append(f"The horizon, as the newest here declares it, is from {declared}.")
-    return sentences + what_is_lost(report)
+        ]
+    if manifest.to_date is None and any("/" in str(each.release_id) for each in report.parts):  # of a report file
+        return [f"All that is shown here counts: {correction} adds to these numbers."]
+    return []
+
+
+def declared_horizon(report: PublishedReport) -> list[str]:
+    """From when to when the promise of all windows reaches, where that is declared."""
+    manifest = report.manifest
+    if manifest is None or manifest.horizon is None or manifest.privacy is None or not manifest.privacy.of_all_windows:
+        return []
+    declared = when(manifest.horizon.start, manifest.horizon.end, report.zone)
+    return [f"The horizon, as the newest here declares it, is from {declared}."]
 
 
 def not_shown(report: PublishedReport) -> Iterator[str]:
@@ -147,7 +153,7 @@ def not_shown(report: PublishedReport) -> Iterator[str]:
 
 
 def what_is_lost(report: PublishedReport) -> list[str]:
-    """Which manifests have no ranking beside them, and which rankings no manifest."""
+    """Which manifests have no ranking beside them, which rankings no manifest, and what a lost ledger knew."""
     unknown = "its cost may be missing from these numbers"
     if report.charged:
         unknown = "counts in these numbers only as the ledger has charged it"
@@ -160,7 +166,7 @@ def what_is_lost(report: PublishedReport) -> list[str]:
         names = [printable(name) for name in report.lost if name.endswith(MANIFEST) == (lost == "ranking")]
         beside = f"has no {lost} beside it" if len(names) == 1 else f"have no {lost}s beside them"
         sentences += [f"{', '.join(names)} {beside}: what was published there is not shown, and {cost}"] * bool(names)
-    return sentences
+    return sentences + [f"In the ledger {report.adopted}"] * bool(report.adopted)
 
 
 def in_numbers(budget: BudgetFacts) -> str:
@@ -424,8 +430,10 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
 
 def _of_counts(counts: Mapping[str, Any]) -> str:
     """That noisy counts are published too, and at what cost, or nothing."""
-    cost = f"for epsilon {number(counts['epsilon'])} of each ranking" if "epsilon" in counts else "those of the draw"
-    return f"published too, {cost}" if counts else ""
+    if "epsilon" not in counts:
+        return "published too, those of the draw" if counts else ""
+    cost = BudgetFacts(epsilon=counts["epsilon"], delta=counts.get("delta") or 0)
+    return f"published too, for {in_numbers(cost)} of each ranking"
 
 
 def _of_each(names: Iterable[str | None]) -> str:

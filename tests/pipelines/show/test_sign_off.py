@@ -122,6 +122,7 @@ def test_sheet_and_entry_say_what_the_manifest_says(
             "published counts ± 9 with a probability of at least 95%, for all items of a ranking together",
             "multiples of 10. They come with the draw, and are too high on average.",
         ),
+        ({"publish_counts": 0.25, "publish_counts_delta": 1e-6}, "published counts ± ", "multiples of 1."),
         (
             {
                 "period": Period.of("2026-01-05", "2026-01-07", "1d", to_date=True),
@@ -140,6 +141,7 @@ def test_what_became_of_counts_and_what_a_window_costs(
     words, deployment, _ = signed(asked(**more))
     assert on_the_sheet in words, words
     told = {0.5: "published too, for epsilon 0.5 of each ranking", "drawn": "published too, those of the draw"}
+    told[0.25] = "published too, for epsilon 0.25 and delta 1e-06 of each ranking"
     counts = told.get(more.get("publish_counts", 0), "noisy counts")
     for said in (words, deployment["implementation"]["mechanisms"]):
         assert (counts in said) is ("publish_counts" in more), said
@@ -168,7 +170,8 @@ def test_the_entry_says_what_a_row_is_who_is_trusted_and_how_many_releases_there
             "One ranking for each of 3 groups in each of 2 windows, 2026-01-05 00:00 to 2026-01-07 00:00 UTC.",
         ),
     ):
-        _, deployment, _ = signed(asked(**more))
+        words, deployment, _ = signed(asked(**more))
+        assert ("small groups which are too small for a ranking" in words) is ("groups" in more), words
         groups = " Groups: 3, a public list." if "groups" in more else ""
         assert deployment["dp_variant"]["data_domain"] == f"Rows of {row} Items: 3, a public list.{groups}"
         assert deployment["deployment_model"]["release_type_details"] == releases
@@ -311,7 +314,7 @@ def test_releases_are_counted_with_those_that_were_corrected_are_lost_or_have_no
     assert last in sheet and "Published more than once" not in sheet
     words = command("show", "days", "--ledger", LEDGER).out
     assert ", corrected" not in words and last in " ".join(words.split()), "what is shown is what was to be corrected"
-    assert "what is counted The ledger has" in sheet and "rankings one user can change" not in sheet
+    assert "what a ledger tells The ledger has" in sheet and "rankings one user can change" not in sheet
     alone = command("show", "days/7.csv", "--sign-off", "--ledger", LEDGER).out
     assert "The ledger has charged" not in alone, "of other windows"
 
@@ -362,6 +365,14 @@ def test_every_form_counts_what_a_ledger_alone_still_knows_and_says_where_none_i
         assert "in all of them is protected by epsilon 3." in said and "correction-1" not in said, said
     done = command("show", "days", "--json", "--ledger", LEDGER)
     assert json.loads(done.out)["manifest"]["privacy"]["epsilon"] == 2 and "weekly/6/correction-1 too" in done.err
+    anew = ("--ledger", "sqlite:///anew.db")
+    budget(anew[1])
+    assert command("budget", "adopt", "days", *anew, "--dataset", "plays").status == 0
+    adopted = "In the ledger 2 of 2 charges were adopted from manifests: what was charged and is not among these is"
+    for said in (*told(*anew), shown("days", "--registry", *anew)):
+        assert unseen in said and said.count(adopted) == 1, "it may lack what the lost one had charged"
+    done = command("show", "days", "--json", *anew)
+    assert json.loads(done.out)["lost"] == [f"{adopted} missing here."] and adopted in done.err
     Path("days/5.manifest.json").unlink()
     lost = "5.csv has no manifest beside it: what was published there is not shown, and "
     for plain, counted in zip(told(), told("--ledger", LEDGER), strict=True):
@@ -480,8 +491,12 @@ def test_a_series_that_was_charged_to_two_datasets_says_that_neither_budget_has_
     budget(), budget(dataset="searches")
     for number, dataset in ((5, "plays"), (6, "searches")):
         charged(f"days/{number}.csv", asked(f"weekly/{number}", **day(number)), dataset=dataset)
+    lose("6.csv"), charged_days(7)
+    lose("7.*")
     said = shown("days", "--sign-off", "--ledger", LEDGER)
     assert "charged to datasets plays, searches: none of their budgets counts all." in said, said
+    for label in ("what is counted", "what is lost", "what a ledger tells"):
+        assert said.count(f" {label} ") == 1, "a label for each, and one for all that a ledger tells"
     assert all(f"budget of dataset {dataset} is epsilon 10" in said for dataset in ("plays", "searches")), said
 
 

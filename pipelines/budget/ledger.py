@@ -665,8 +665,10 @@ def _check_clock(now: datetime, held: Iterable[Budget | Entry | Renewal]) -> Non
 def _other_input(asked: Entry, earlier: Entry) -> InvalidArgument:
     also = "" if asked.asks_as(earlier) else f", and with {_differing(asked, earlier)}"
     erased, order = (
-        "if users were erased, leave what is published as it is, and bring lost files back from a copy "
-        "(docs/privacy.md); otherwise ",
+        "if users were erased, leave what is published as it is, and bring lost rankings back from a copy "
+        "(docs/privacy.md); "
+        * earlier.is_published
+        + "if files came later, give only the earlier ones (free; docs/reports.md); otherwise ",
         ", also the order of its rows and, in a frame, the types of its columns",
     )
     erased, order = ("", "") if asked.stream else (erased, order)

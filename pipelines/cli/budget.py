@@ -11,7 +11,7 @@ from decimal import ROUND_FLOOR
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from private_topk.pipelines.budget.accounting import Books, Budget, Entry, NoBudget, ledger_named, most
+from private_topk.pipelines.budget.accounting import ADOPTED, Books, Budget, Entry, NoBudget, ledger_named, most
 from private_topk.pipelines.budget.ahead import told_ahead
 from private_topk.pipelines.budget.composition import UNITS, check_windows
 from private_topk.pipelines.budget.statement import (
@@ -147,8 +147,8 @@ def _show(arguments: Namespace, others: list[str]) -> None:
         for entry in unfinished:
             print(
                 f"not finished: {entry.release_id} of {entry.dataset}, charged {entry.charged} "
-                f"({entry.outcome}); run it again with the same key, id and input to resume at no cost, "
-                "unless its key was random"
+                f"({entry.outcome}); run it again with the same key and id over the same input, without "
+                "files that came later, to resume at no cost, unless its key was random"
             )
     if arguments.plot is not None:
         from private_topk.pipelines.show.spending import plot
@@ -249,6 +249,8 @@ def _history(arguments: Namespace, others: list[str]) -> None:
         print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
     if any((cost := entry.cost).delta and cost == Cost(cost.epsilon, cost.delta) for entry in books.charges):
         print("rho of what is charged by epsilon and delta is that of any such release; its sheet may prove less")
+    if any(entry.outcome == ADOPTED for entry in books.charges):
+        print("adopted releases have the time of the adoption, and their manifests the day of the release")
     for began in books.renewals:
         days = began.length / timedelta(days=1)
         print(f"renewed {began.began}: {began.dataset}, {began.unit}, for at least {days:g} days")

@@ -560,7 +560,8 @@ def test_a_killed_run_or_report_resumes_without_charge(url: str, door: str, mome
     assert (Path(NAME).name in left) == (moment == "before the ledger is told")
     assert (MANIFEST.name in left) == (moment != "when charged")
     assert outcomes(url) == ["started"]
-    assert "not finished: " in command("budget", "show", "--ledger", url).out
+    said = command("budget", "show", "--ledger", url).out
+    assert "not finished: " in said and "over the same input, without files that came later, to resume at no" in said
     resumed = DOORS[door](url)
     assert resumed.status == 0 and "resuming " in resumed.said and outcomes(url) == ["released"], resumed
     assert {path.name for path in Path("out").iterdir()} == {

@@ -120,7 +120,8 @@ def test_the_same_id_over_other_input_is_refused(url: str) -> None:
     ledger.create(budget("9"))
     ledger.create(Budget("other", "user-window", Total(Fraction(9), Fraction(0), Fraction(0))))
     ledger.charge(request("a"))
-    with refused("release_id", "a was used on", "for other input"):
+    said = "for other input (dataset plays): if files came later, give only the earlier ones (free; docs/reports.md)"
+    with refused("release_id", "a was used on", said):
         ledger.charge(request("a", fingerprint="f2" * 32))
     with refused("release_id", "a was used on", "for another dataset (dataset plays)", "give dataset plays (free)"):
         ledger.charge(request("a", dataset="other"))

@@ -20,7 +20,7 @@ from private_topk.pipelines.budget.ledger import Account
 from private_topk.pipelines.budget.rows import BROKEN, record_in
 from private_topk.pipelines.files import as_path, exists, match_any, open_file, reached
 from private_topk.pipelines.release.manifest import MANIFEST, Manifest, Publication
-from private_topk.pipelines.release.place import manifest_path
+from private_topk.pipelines.release.place import folders_of, manifest_path
 from private_topk.pipelines.release.promise import check_agrees, cost_of_publication
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
@@ -30,14 +30,19 @@ _LAST_BITS = Fraction(1, 2**50)
 
 
 def manifests_in(place: str) -> list[Manifest]:
-    """The manifests in a folder; or one, by its own path or that of its ranking. Raises InvalidArgument."""
+    """The manifests in a folder, those of its corrections too; or one, by its own path or that of its ranking.
+
+    Raises InvalidArgument.
+    """
     path = as_path(place, "MANIFEST")
     with reached(place):
         beside = path if path.endswith(MANIFEST) else manifest_path(path)
-        paths = [beside] if exists(beside) else [file.path for file in match_any(f"{path.rstrip('/')}/*{MANIFEST}")]
+        patterns = [beside] if exists(beside) else [f"{folder}/*{MANIFEST}" for folder in folders_of(path)]
+        paths = [file.path for pattern in patterns for file in match_any(pattern)]
         manifests = [_decoded(path) for path in paths]
     if not manifests:
-        remedy = f"give a folder of rankings with their manifests, a ranking, or a file that ends with {MANIFEST}"
+        remedy = f"give a folder of rankings with their manifests, a ranking, or a file that ends with {MANIFEST}; "
+        remedy += f"subfolders are not searched, but for corrections: give each, as {verbatim(place.rstrip('/'))}/*"
         raise InvalidArgument("", f"{verbatim(place)} has no manifest", remedy)
     return manifests
 

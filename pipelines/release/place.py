@@ -69,6 +69,11 @@ def manifest_path(output: str) -> str:
     return output.rpartition(".")[0] + MANIFEST
 
 
+def folders_of(folder: str) -> tuple[str, str]:
+    """Where the rankings of a folder lie: it, and the pattern of the folders within it that hold corrections."""
+    return folder.rstrip("/"), f"{folder.rstrip('/')}/correction-*"
+
+
 def pair_at(path: str) -> Pair:
     """The ranking and the manifest at a path, each None where it cannot be read; nothing is raised."""
     manifest = None

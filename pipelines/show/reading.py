@@ -11,7 +11,7 @@ from typing import Any
 from private_topk.pipelines.files import as_path, exists, is_local, match_any, open_file, reached
 from private_topk.pipelines.release.formats import RANKING_FORMATS, columns_in, format_of, group_of
 from private_topk.pipelines.release.manifest import MANIFEST, Manifest, series_change, series_difference
-from private_topk.pipelines.release.place import manifest_path, pair_at
+from private_topk.pipelines.release.place import folders_of, manifest_path, pair_at
 from private_topk.pipelines.release.promise import (
     check_agrees,
     first_start,
@@ -24,9 +24,6 @@ from private_topk.transforms.errors import InvalidArgument, verbatim
 
 _Content = tuple[list[dict[str, Any]], Manifest | None]
 """The rows of a file, and its manifest. A manifest whose ranking is lost has no rows."""
-
-CORRECTIONS = "correction-*"
-"""The folders, within one of rankings, that hold corrections."""
 
 _APART = (
     "show them apart; what a person has over all reports, their ledger adds up: {sign_off} of each with {ledger} says "
@@ -124,9 +121,8 @@ def _files(path: str) -> tuple[list[str], list[str]]:
         return [path], []
     if not exists(path) and is_local(path) and not os.path.isdir(path):
         raise InvalidArgument("", f"{verbatim(path)} does not exist", "check the path")
-    folders = (path.rstrip("/"), f"{path.rstrip('/')}/{CORRECTIONS}")
     with reached(path):
-        paths = [file.path for folder in folders for file in match_any(f"{folder}/*")]
+        paths = [file.path for folder in folders_of(path) for file in match_any(f"{folder}/*")]
     tables = [file for file in paths if file.lower().endswith(tuple(RANKING_FORMATS))]
     files = [file for file in tables if manifest_path(file) in paths]
     if not files:

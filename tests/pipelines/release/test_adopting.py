@@ -329,6 +329,8 @@ def test_only_what_can_be_charged_to_the_dataset_is_adopted(
         "when": {"release_id": "when", "charge": msgspec.structs.replace(charge, windows="[1, 2]")},
     }.items():
         (tmp_path / f"{name}.manifest.json").write_bytes(published(question, **facts).encode())
+    (tmp_path / "above" / "below").mkdir(parents=True)
+    (tmp_path / "above" / "below" / "good.manifest.json").write_bytes(published(question).encode())
     (tmp_path / "none.manifest.json").write_text("{}")
     Ledger(URL).create(Budget.of("plays", 1))
     for name, said in {
@@ -343,13 +345,31 @@ def test_only_what_can_be_charged_to_the_dataset_is_adopted(
         "when": "the manifest of when does not tell",
         "none": "none.manifest.json is no manifest of a ranking",
         "missing": "missing has no manifest",
+        "above": "above has no manifest: give a folder of rankings with their manifests, a ranking, or a file that "
+        "ends with .manifest.json; subfolders are not searched, but for corrections: give each, as above/*",
     }.items():
-        one = f"{name}.manifest.json" if name != "missing" else name
+        one = f"{name}.manifest.json" if name not in ("missing", "above") else name
         assert main(["budget", "adopt", "good.manifest.json", one, *with_ledger(URL)]) == 2
         assert said in capsys.readouterr().err
         assert Ledger(URL).read().charges == [], name
     assert main(["budget", "adopt", "good.manifest.json", *with_ledger(URL)]) == 0
     assert [entry.release_id for entry in Ledger(URL).read().charges] == ["good"]
+
+
+def test_the_corrections_in_a_folder_are_adopted_with_it_as_they_are_shown_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """Of a report whose place is a folder, they lie in folders within it."""
+    monkeypatch.chdir(tmp_path)
+    for name, release in (("week", "week"), ("correction-late/week", "week/correction-late"), ("other/week", "other")):
+        (tmp_path / "out" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "out" / f"{name}.manifest.json").write_bytes(published(asked(), release_id=release).encode())
+    Ledger(URL).create(Budget.of("plays", 1))
+    assert main(["budget", "adopt", "out/", *with_ledger(URL)]) == 0
+    assert [entry.release_id for entry in Ledger(URL).read().charges] == ["week", "week/correction-late"]
+    capsys.readouterr()
+    assert main(["budget", "history", "--ledger", URL]) == 0
+    assert "\nadopted releases have the time of the adoption, and their manifests the day" in capsys.readouterr().out
 
 
 def test_two_answers_under_one_id_are_both_charged(folder: Path, capsys: pytest.CaptureFixture) -> None:

@@ -7,12 +7,13 @@ only the share of bytes read is told: no count and no item. Every message must b
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
@@ -30,6 +31,11 @@ _PATIENCE = 2.0
 _EVERY = 10.0
 """Seconds between two lines where each is kept."""
 
+_ALIVE = timedelta(minutes=1)
+"""A health file that was written since belongs to a launcher which lives, if it does not say that it ended."""
+
+_NOTHING_BEGAN = {"windows": None, "published": None, "next_window": None, "next_closes": None}
+
 _LAST_LOOKS = 10.0
 """Seconds after the end of a job within which its last rankings must become readable."""
 
@@ -40,6 +46,41 @@ HAVE_CLOSED = (
 """What follows from it for a stream, behind how many have."""
 
 Say = Callable[[str], None]
+
+
+class Health:
+    """The health file of a stream: its progress as JSON, replaced as a whole every second; and how it ended.
+
+    Whatever ends a launch, its exit status is there then, also if no stream began. Before its stream has begun it does
+    not write over a file that is none, nor over that of another launcher which lives.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path, self._facts = path, dict[str, object]()
+        self._kept = os.path.exists(path)
+        with suppress(OSError, ValueError, TypeError, KeyError), open(path, "rb") as last:
+            found = json.load(last)
+            silent = datetime.now(UTC) - datetime.fromisoformat(found["time"])
+            self._kept = found["ended"] is None and silent < _ALIVE
+
+    def write(self, facts: Mapping[str, object], ended: int | None = None) -> None:
+        self._facts, self._kept = {**facts}, False
+        told = {"time": utc_text(datetime.now(UTC), "seconds"), **facts, "ended": ended}
+        with suppress(OSError):  # a full disk shows as a stale file
+            replace_file(self._path, json.dumps(told).encode())
+
+    @contextmanager
+    def ending_told(self) -> Iterator[None]:
+        """Whatever ends what is inside, the file says with which exit status."""
+        status = 0
+        try:
+            yield
+        except BaseException as error:
+            status = status_of(error)
+            raise
+        finally:
+            if not self._kept:
+                self.write(self._facts or _NOTHING_BEGAN, status)
 
 
 class Announcer:
@@ -97,18 +138,15 @@ class Announcer:
         if new:
             self.say_what_is_next()
 
-    def write_health(self, path: str) -> None:
-        """Write the progress of the stream as JSON, replacing the file as a whole."""
+    def health(self) -> dict[str, object]:
+        """The progress of the stream, as the health file has it."""
         left = self._left()
-        facts = {
-            "time": utc_text(datetime.now(UTC), "seconds"),
+        return {
             "windows": len(self._closing),
             "published": len(self._closing) - len(left),
             "next_window": left[0] if left else None,
             "next_closes": self._closes(left[0]) if left else None,
-            "ended": None,
         }
-        _write(path, facts)
 
     def _left(self) -> list[str]:
         return [label for label in self._closing if label not in self._published]
@@ -162,7 +200,7 @@ def _whole(read_back: Callable[[], Mapping[str, float]], groups: int) -> Callabl
 
 @contextmanager
 def followed(
-    report: Report, launch: Launch, live: RunState, say: Say | None, health_file: str | None = None
+    report: Report, launch: Launch, live: RunState, say: Say | None, health: Health | None = None
 ) -> Iterator[None]:
     """Watch the place of the rankings while a stream runs, and notify the runner when every window is published.
 
@@ -171,7 +209,7 @@ def followed(
 
     Args:
         say: takes one line; None prints nothing.
-        health_file: is written after every look; it goes stale if the process that launched the job is gone.
+        health: is written after every look; it goes stale if the process that launched the job is gone.
 
     Raises:
         IncompleteDataError: the job has ended without an error, and a window is missing in a place without files. (For
@@ -191,8 +229,8 @@ def followed(
 
     def announce_new() -> None:
         announcer.announce(published())
-        if health_file is not None:
-            announcer.write_health(health_file)
+        if health is not None:
+            health.write(announcer.health())
         if announcer.has_all:
             launch.answered.set()
 
@@ -217,28 +255,6 @@ def followed(
                 f"the job ended without an error, but of {len(period):,} windows "
                 f"{announcer.size:,} were seen to be published to {sink.uri}"
             )
-
-
-@contextmanager
-def ending_told(health_file: str | None) -> Iterator[None]:
-    """Whatever ends a stream, its exit status is in its health file then, beside its last progress."""
-    status = 0
-    try:
-        yield
-    except BaseException as error:
-        status = status_of(error)
-        raise
-    finally:
-        if health_file is not None:
-            facts: dict[str, object] = {}
-            with suppress(OSError, ValueError, TypeError), open(health_file, "rb") as last:  # none before a first look
-                facts = {**json.load(last)}
-            _write(health_file, {**facts, "time": utc_text(datetime.now(UTC), "seconds"), "ended": status})
-
-
-def _write(health_file: str, facts: Mapping[str, object]) -> None:
-    with suppress(OSError):  # a full disk shows as a stale file
-        replace_file(health_file, json.dumps(facts).encode())
 
 
 @contextmanager

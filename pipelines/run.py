@@ -24,7 +24,7 @@ from private_topk.pipelines.files import is_local
 from private_topk.pipelines.options import Options, inputs_of
 from private_topk.pipelines.preview.forewarning import with_delta
 from private_topk.pipelines.process import Interrupted, RunFailed, check_signals, level, received_signal
-from private_topk.pipelines.progress import ending_told, followed, progress
+from private_topk.pipelines.progress import Health, followed, progress
 from private_topk.pipelines.release.describe import charge_of
 from private_topk.pipelines.release.input_record import InputRecord
 from private_topk.pipelines.release.store import sole_launcher
@@ -160,7 +160,7 @@ def run(
     again: str = "make the same call again",
     say: Callable[[str], None] | None = None,
     show_exact_counters: bool = False,
-    health_file: str | None = None,
+    health: Health | None = None,
     once_checked: Callable[[], object] = lambda: None,
 ) -> Done:
     """Run a report to its end: that of its input, or of its horizon.
@@ -168,7 +168,7 @@ def run(
     Args:
         again: how to run the same release again, in the words of the caller's interface: told if this run ends early.
         say: takes a line for each window of a stream that is published.
-        health_file: where to write the progress of a stream, every second.
+        health: where the progress of a stream is written, every second.
         show_exact_counters: let the runner show exactly how many rows were dropped, which no epsilon covers.
         once_checked: is called when nothing is in the way, and before anything is charged; may raise InvalidArgument.
 
@@ -181,9 +181,9 @@ def run(
     once_checked()
     with _alone(report):
         running = _Running(report, launch.listening() if report.source.live else launch, again)
-        with ending_told(health_file), running.ending(), running.pipeline(show_exact_counters) as pipeline:
+        with running.ending(), running.pipeline(show_exact_counters) as pipeline:
             with running.charged():
-                return running.publish(pipeline, say, health_file)
+                return running.publish(pipeline, say, health)
 
 
 def _alone(report: Report) -> AbstractContextManager[None]:
@@ -249,13 +249,13 @@ class _Running:
             self.started = True
             yield
 
-    def publish(self, pipeline: beam.Pipeline, say: Callable[[str], None] | None, health_file: str | None) -> Done:
+    def publish(self, pipeline: beam.Pipeline, say: Callable[[str], None] | None, health: Health | None) -> Done:
         """Run the job until all is published."""
         report, live = self._report, self._live
         # Beam prints and logs what a worker raises, which may hold data: whoever catches an error reports it, once.
         with (
             progress(live) if report.source.bounded else nullcontext(),
-            followed(report, self._launch, live, say, health_file),
+            followed(report, self._launch, live, say, health),
             redirect_stderr(io.StringIO()),
             _unlogged(),
         ):

@@ -17,7 +17,6 @@ from private_topk.transforms.errors import (
     IncompleteDataError,
     InvalidArgument,
     Told,
-    of_another_release,
     verbatim,
 )
 
@@ -71,7 +70,8 @@ def check_repeat(report: Report, outcome: str | None) -> None:
         rule = (
             f"{uri} cannot be asked which windows of {name} it has, and a stream that is run again may hold other rows"
         )
-        raise of_another_release("output", rule)
+        remedy = f"if its launcher still runs, leave it; otherwise {ANOTHER_RELEASE}"
+        raise InvalidArgument("output", rule, remedy, True)
     if outcome == "released" and out < windows_of(report):
         rule = f"{uri} has {out:,} of the {windows_of(report):,} windows that {name} had published"
         raise InvalidArgument(

@@ -6,6 +6,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from private_topk.pipelines.options import require
 from private_topk.transforms.errors import InvalidArgument, printable, verbatim
 
 if TYPE_CHECKING:
+    from private_topk.pipelines.progress import Health
     from private_topk.pipelines.report import Report
     from private_topk.pipelines.run import Done
 
@@ -63,7 +65,11 @@ def _run(arguments: Namespace, others: list[str]) -> Done | None:
 
 def _stream(arguments: Namespace, others: list[str]) -> Done | None:
     """Run to the end of the horizon, and say so."""
-    done = _publish(arguments, others, watch=True)
+    from private_topk.pipelines.progress import Health
+
+    health = None if arguments.health_file is None or arguments.dry_run else Health(arguments.health_file)
+    with nullcontext() if health is None else health.ending_told():
+        done = _publish(arguments, others, health, watch=True)
     if done is None or done.deferred:
         return done
     uri, period = done.report.sink.uri, done.report.question.period
@@ -76,7 +82,9 @@ def _stream(arguments: Namespace, others: list[str]) -> Done | None:
     return done
 
 
-def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) -> Done | None:
+def _publish(
+    arguments: Namespace, others: list[str], health: Health | None = None, *, watch: bool = False
+) -> Done | None:
     """Check everything, then run to the end; with --dry-run only check, and return None.
 
     Args:
@@ -98,11 +106,10 @@ def _publish(arguments: Namespace, others: list[str], *, watch: bool = False) ->
     known = partial(forewarn, report.question, options, earlier)
     again = f"run again with the same arguments, {flag('release_id')} {report.question.release.id}"
     launch = launch_of(runner, others, streaming=not report.source.bounded)
-    health = getattr(arguments, "health_file", None)
-    if health is not None:
-        refuse_replacing([health], report.reads(), "health_file")
-        if os.path.isdir(health) or not os.access(f"{os.path.dirname(health) or '.'}/", os.W_OK):
-            rule = f"{verbatim(health)} cannot be written"
+    if (file := getattr(arguments, "health_file", None)) is not None:
+        refuse_replacing([file], report.reads(), "health_file")
+        if os.path.isdir(file) or not os.access(f"{os.path.dirname(file) or '.'}/", os.W_OK):
+            rule = f"{verbatim(file)} cannot be written"
             raise InvalidArgument("health_file", rule, "give a file in a folder of this machine")
     if arguments.dry_run:
         from private_topk.pipelines.dry_run import dry_run

@@ -99,12 +99,17 @@ class Listing(NamedTuple):
         left_out = OF_KEPT_ROWS if self.bounded and self.counted else ""
         return [line for line in (left_out, self.bias, self.certainty, self.noise if newest else "") if line]
 
+    @property
+    def hours(self) -> bool:
+        """Whether it is of a window shorter than a day, which days do not tell."""
+        return self.start is not None and self.end is not None and self.end - self.start < timedelta(hours=23)
+
     def day(self, of_end: bool = False) -> str:
         """The first day in local time of the zone, or the last one; of a window shorter than a day with its time."""
         if self.start is None or self.end is None:
             return "All"
         moment = self.end - timedelta(microseconds=1) if of_end else self.start
-        return day_of(moment, self.zone, hours=self.end - self.start < timedelta(hours=23))
+        return day_of(moment, self.zone, self.hours)
 
     def __repr__(self) -> str:
         return "\n".join(table(self))

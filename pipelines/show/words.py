@@ -312,9 +312,9 @@ def of_draws(report: PublishedReport) -> str:
 def changes_of(report: PublishedReport) -> list[str]:
     """Which windows of a series were asked otherwise than the newest, and how."""
     spans: dict[str, list[str]] = {}
-    begin = ""
+    begin, hours = "", any(listing.hours for listing in report.listings())
     for (start, _), what in zip(report.changes, report.otherwise, strict=True):
-        end = f"that of {day_of(start, report.zone)}" if start else "that"
+        end = f"that of {day_of(start, report.zone, hours)}" if start else "that"
         if what:
             spans.setdefault(what, []).append(f"from {begin} to the last before {end}" if begin else f"before {end}")
         begin = end

@@ -21,7 +21,7 @@ import pytest
 
 from private_topk.pipelines import progress as watching
 from private_topk.pipelines.process import Interrupted, JsonLines, RunFailed, Stopped
-from private_topk.pipelines.progress import HAVE_CLOSED, Announcer, ending_told
+from private_topk.pipelines.progress import HAVE_CLOSED, Announcer, Health
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release import store
 from private_topk.pipelines.release.describe import manifest_of
@@ -33,10 +33,10 @@ from private_topk.pipelines.sinks.sink import Sink
 from private_topk.pipelines.sources.folder import Folder
 from private_topk.runners import Launch, Line, prepare
 from private_topk.transforms import Release
-from private_topk.transforms.errors import IncompleteDataError
+from private_topk.transforms.errors import IncompleteDataError, InvalidArgument
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.spec import TopK
-from private_topk.transforms.windows import Period
+from private_topk.transforms.windows import Period, utc_text
 from tests.pipelines.sinks.nowhere import Nowhere
 from tests.pipelines.support import Terminal, wait_until
 
@@ -99,14 +99,43 @@ def publish(asked: Report, *labels: str) -> None:
 
 @pytest.mark.parametrize("error, status", [(RunFailed("so"), 1), (Interrupted("so", Stopped(15)), 143)])
 def test_a_health_file_tells_how_a_stream_ended(tmp_path: Path, error: BaseException, status: int) -> None:
-    """Beside its last progress."""
-    path = f"{tmp_path}/health.json"
-    with pytest.raises(type(error)), ending_told(path):
-        Announcer(PERIOD, "out", True, str).write_health(path)
-        before = json.loads(Path(path).read_text())
+    """Beside its last progress, if it had any: a launch that is refused has none, and none of an earlier one."""
+    path = tmp_path / "health.json"
+    health = Health(str(path))
+    with pytest.raises(type(error)), health.ending_told():
+        health.write(Announcer(PERIOD, "out", True, str).health())
+        before = json.loads(path.read_text())
         raise error
-    told = json.loads(Path(path).read_text())
-    assert before["ended"] is None and told == {**before, "ended": status, "time": told["time"]}
+    told = json.loads(path.read_text())
+    assert before["windows"] == 8 and before["ended"] is None
+    assert told == {**before, "ended": status, "time": told["time"]}
+    for _ in range(2):  # where an earlier one ended, and where there is no file
+        with pytest.raises(type(error)), Health(str(path)).ending_told():
+            raise error
+        told = json.loads(path.read_text())
+        assert told["ended"] == status and told["windows"] is None and told.keys() == before.keys()
+        path.unlink()
+
+
+def test_a_launch_that_is_refused_leaves_files_that_are_not_its_own(tmp_path: Path) -> None:
+    """That of a launcher which lives: of one that was killed it goes stale, and is its own a minute later."""
+    path = tmp_path / "health.json"
+    alive = {"time": utc_text(datetime.now(UTC), "seconds"), "windows": 8, "published": 1, "ended": None}
+    for content, kept in (
+        ("a key of enough bytes", True),
+        ("[]", True),
+        (json.dumps(alive), True),
+        (json.dumps({**alive, "ended": 0}), False),
+        (json.dumps({**alive, "time": "2026-01-01T00:00:00Z"}), False),
+    ):
+        path.write_text(content)
+        with pytest.raises(InvalidArgument), Health(str(path)).ending_told():
+            raise InvalidArgument("domain", "is not there")
+        assert (path.read_text() == content) is kept, content
+        health = Health(str(path))
+        with health.ending_told():
+            health.write({"windows": 3})
+        assert json.loads(path.read_text())["ended"] == 0
 
 
 @pytest.mark.long

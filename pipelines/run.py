@@ -45,7 +45,7 @@ from private_topk.pipelines.standing import (
 )
 from private_topk.runners import Launch, Line, UnknownArgument, check_arguments, prepare
 from private_topk.transforms.counters import exact_counters
-from private_topk.transforms.domain import check_digits
+from private_topk.transforms.domain import check_digits, padded
 from private_topk.transforms.errors import (
     IncompleteDataError,
     InvalidArgument,
@@ -311,7 +311,8 @@ class _Running:
 
 def _told(report: Report) -> Iterator[str]:
     """What may not be meant of a report that is about to run, in sentences."""
-    privacy, period = report.manifest.privacy, report.question.period
+    privacy, period, asked = report.manifest.privacy, report.question.period, report.question.asked
+    yield from padded(domain=asked.domain, groups=asked.groups and asked.groups.labels)
     if privacy is not None:
         yield from weak_promise(privacy)
         yield from report.check_stated_groups()

@@ -11,7 +11,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
-from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain, as_domain
+from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain, as_domain, check_columns
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, kind_shown, verbatim
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name, parameters_of
@@ -91,6 +91,8 @@ def answer(
         raise InvalidArgument("parameters", f"must not have {name}", f"give {{{name}}} itself, beside {{parameters}}")
     counts, score, groups = counts_asked(asked), score_of(asked), _groups_of(asked)
     listed = _domain_of(domain, items, asked)
+    if items:
+        check_columns("domain", items, listed)
     bounds = {name: asked.get(name) for name in ("max_items_per_user", "max_windows_per_user")}
 
     def specified(drawn: Mechanism) -> TopK:

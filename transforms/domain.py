@@ -8,18 +8,20 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial, singledispatch
+from numbers import Real
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from private_topk.transforms.columnar import Codes, as_labels
 from private_topk.transforms.composite import are_composite, composite_column
-from private_topk.transforms.errors import InvalidArgument, by_signature, verbatim
+from private_topk.transforms.errors import InvalidArgument, by_signature, printable, verbatim
 from private_topk.transforms.labels import (
     DomainIndex,
     are_integers,
@@ -128,8 +130,9 @@ class PublicDomain(_AnyDomain):
         """The domain of a list of items, which travels inside the pipeline: up to about a million items."""
         if isinstance(items, PublicDomain):
             return items
-        labels = check_items(items if isinstance(items, pa.Array) else column_of(items))
-        return PublicDomain(_Embedded(labels), digest_of(labels), len(labels))
+        column, tuples = (items, False) if isinstance(items, pa.Array) else column_of(items)
+        labels = check_items(column)
+        return PublicDomain(_Embedded(labels, tuples), digest_of(labels), len(labels))
 
     def index(self) -> DomainIndex:
         """The look-up table, made once per process. Raises InvalidArgument if the list changed since the launch."""
@@ -285,12 +288,17 @@ class DomainByGroup(PublicDomain):
 
         Raises InvalidArgument.
         """
+        for items in lists.values():
+            if isinstance(items, Real | None):
+                rule = f"that is a dict must have a list of items for every group, got {type(items).__name__}"
+                raise InvalidArgument("domain", rule, "give .keys() where these are the items")
         parts = [(PublicDomain.of([group]), PublicDomain.of(items)) for group, items in lists.items()]
         if not parts:
             raise InvalidArgument("domain", "must have a list of items for every group, got none")
         groups = pa.concat_arrays([pa.concat_arrays([group.load()] * items.size) for group, items in parts])
         items = pa.concat_arrays([items.load() for _, items in parts])
-        return cls.of_pairs(_Embedded((groups, items)), PublicDomain.of(groups.unique()))
+        tuples = any(getattr(items.load, "tuples", False) for _, items in parts)
+        return cls.of_pairs(_Embedded((groups, items), tuples), PublicDomain.of(list(lists)))
 
     @classmethod
     def of_pairs(cls, load: Callable[[], Pairs], groups: PublicDomain) -> DomainByGroup:
@@ -389,22 +397,23 @@ def as_domain(given: Any, columns: tuple[str, ...] = ()) -> Domain:  # noqa: ANN
         missing = [name for name in columns if name not in known]
         if missing:
             raise InvalidArgument("domain", f"must have the column {verbatim(missing[0])}, as the rows have")
-        return PublicDomain.of(composite_column([column_of(given[name]) for name in columns]))
-    if len(columns) == 1 and isinstance(given, list | tuple | set | frozenset):
-        if any(isinstance(item, list | tuple) for item in given):
-            raise InvalidArgument("domain", "holds items of several columns, and {item} names one", "name them all")
+        return PublicDomain.of(composite_column([column_of(given[name])[0] for name in columns]))
     return PublicDomain.of(given)
 
 
 def check_columns(field: str, names: tuple[str, ...], listed: Domain) -> None:
-    """Raise InvalidArgument unless a list for rows of several columns holds a value for each. One that is not known
-    holds none.
+    """Raise InvalidArgument unless a list for rows of several columns holds a value for each, and one for rows of one
+    column no tuples. A list that is not known holds none.
 
     Cost: a look at every byte of the list, where there are several columns.
     """
-    if len(names) == 1:
-        return
     known = listed.catalogue if isinstance(listed, UnknownDomain) else listed
+    if len(names) == 1:
+        if isinstance(known, PublicDomain) and getattr(known.load, "tuples", False):
+            role = "group" if field == "groups" else "item"
+            remedy = f'give the column itself, such as frame["{role}"], or name all columns'
+            raise InvalidArgument(field, f"holds tuples or lists of values, and {{{role}}} names one column", remedy)
+        return
     if known is not None and (isinstance(known, RangeDomain) or not are_composite(known.index().labels, len(names))):
         field = "domain_range" if isinstance(known, RangeDomain) else field
         raise InvalidArgument(
@@ -412,6 +421,17 @@ def check_columns(field: str, names: tuple[str, ...], listed: Domain) -> None:
             f"must hold a value for each of {verbatim(', '.join(names))}",
             "give a table with these columns, or in Python a list of tuples",
         )
+
+
+def padded(**lists: Any) -> Iterator[str]:  # noqa: ANN401 - domains, and None where there is none
+    """A sentence on each list of Python's that has items with blanks or line ends around, as rows must have them."""
+    for name, listed in lists.items():
+        load = getattr(listed.catalogue if isinstance(listed, UnknownDomain) else listed, "load", None)
+        if isinstance(load, _Embedded):
+            around = load.loaded.filter(pc.not_equal(pc.utf8_trim_whitespace(load.loaded), load.loaded))
+            if len(around):
+                many, such = f"{len(around):,} of {len(load.loaded):,}", printable(repr(around[0].as_py()))
+                yield f"{name}: {many} have blanks or a line end around, such as {such}; only rows with these count"
 
 
 def check_digits(field: str, kind: Kind | None, listed: Domain, order: str = "") -> None:
@@ -444,15 +464,20 @@ class _Distinct:
     def path(self) -> str | None:
         return getattr(self.pairs, "path", None)
 
+    @property
+    def tuples(self) -> bool:
+        return getattr(self.pairs, "tuples", False)
+
     def __call__(self) -> pa.Array:
         return as_labels(self.pairs()[1]).unique()
 
 
 @dataclass(frozen=True)
 class _Embedded:
-    """Labels, or pairs, that travel inside the pipeline."""
+    """Labels, or pairs, that travel inside the pipeline, and whether any was given as a tuple or a list."""
 
     loaded: Any
+    tuples: bool = False
 
     def __call__(self) -> Any:  # noqa: ANN401 - what `load` or `load_pairs` gives
         return self.loaded

@@ -140,9 +140,10 @@ def digest_of(labels: pa.Array) -> str:
     return digest.hexdigest()
 
 
-def column_of(items: Iterable[Any]) -> pa.Array:
-    """A collection of items as a column, by the table of `types.py`; tuples and lists of items are composites. Raises
-    InvalidArgument for other types.
+def column_of(items: Iterable[Any]) -> tuple[pa.Array, bool]:
+    """A collection of items as a column, by the table of `types.py`, and whether it has composites, of tuples or lists.
+
+    Raises InvalidArgument for other types, and for lines of a file, which end as lines do: all, or all but the last.
     """
     try:
         if isinstance(items, Mapping | str | bytes | type | IOBase):  # letters of a text, or lines, are no items
@@ -170,10 +171,16 @@ def column_of(items: Iterable[Any]) -> pa.Array:
     if not {type(value) for value in values} <= {str, int}:
         kinds = {type(value) for value in values if not _is_label(value)}
         if kinds:
-            names = ", ".join(sorted(kind.__name__ for kind in kinds))
-            raise InvalidArgument("domain", f"must hold texts, whole numbers or UUIDs, got {names}")
+            names = sorted(kind.__name__ for kind in kinds)
+            rule = f"must hold texts, whole numbers or UUIDs, got {', '.join(names)}"
+            remedy = "; ".join(remedy for remedy, of in _REMEDIES.items() if of & {*names})
+            raise InvalidArgument("domain", rule, remedy)
+    if values and all(isinstance(value, str) and value.endswith(("\n", "\r")) for value in values[:-1] or values):
+        remedy = "give .read().splitlines() of a file, or .strip() of each"
+        raise InvalidArgument("domain", "must hold items, got lines that still have their line ends", remedy)
     try:
-        return pa.array(map(_label_of, values), pa.large_string())
+        labels = pa.array(map(_label_of, values), pa.large_string())
+        return labels, any(isinstance(value, tuple | list) for value in values)
     except UnicodeEncodeError:
         rule = "must hold texts of whole characters, got one with half of a surrogate pair"
         raise InvalidArgument("domain", rule, "leave it out: no row with one is counted") from None
@@ -204,6 +211,12 @@ def _only_column(frame: Any) -> Any:  # noqa: ANN401 - of pandas, polars or Arro
 
 
 _MIN_PARTS = 2
+_REMEDIES = {
+    "leave missing values out, as .dropna() of a column does": {"NoneType", "NAType", "NaTType", "float"},
+    'make whole numbers integers, as .astype("Int64") does': {"float"},
+    'give the column itself, such as frame["item"], not its rows': {"tuple", "list"},
+}
+"""What to do about values that are no items, by the names of their types."""
 _CATALOGUE = "give a public list, such as a catalogue, with each once: it is not made from the rows"
 _INTEGER = "^(?:0|-?[1-9][0-9]{0,17})$"
 """An integer of up to 18 digits, which always fit in an int64, in the spelling that Python gives."""

@@ -146,6 +146,12 @@ class ReleaseKey:
 
     source: str
 
+    def __post_init__(self) -> None:
+        given: Any = self.source
+        if not isinstance(given, str):
+            rule = f"must be a text such as file:PATH, got {type(given).__name__}"
+            raise InvalidArgument("release_key", rule, "ReleaseKey.held(...) takes the key itself")
+
     @classmethod
     def fresh(cls) -> ReleaseKey:
         """A new random key, for a release that nobody will repeat. Only this process has it: workers that are other

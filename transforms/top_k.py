@@ -19,7 +19,7 @@ from private_topk.transforms.combine import CombineCounts
 from private_topk.transforms.contributions import BoundContributions
 from private_topk.transforms.counters import exact_counters as counting_exactly
 from private_topk.transforms.counters import warnings_of_workers
-from private_topk.transforms.domain import Domain, check_columns, check_digits
+from private_topk.transforms.domain import Domain, check_columns, check_digits, padded
 from private_topk.transforms.elements import ElementSchema
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.history import Step
@@ -154,9 +154,10 @@ class PrivateTopK(beam.PTransform):
             name = spec.mechanism.about.name
             logging.getLogger(__name__).info("mechanism: %s (%s)", name, self._reason)
         schema = ElementSchema(user, item, value, spec.score, group, spec.groups is not None)
-        check_columns("domain", items, spec.domain)
         if spec.groups is not None:
             check_columns("groups", schema.names("group"), spec.groups.labels)
+        for sentence in padded(domain=spec.domain, groups=spec.groups and spec.groups.labels):
+            logging.getLogger(__name__).warning("%s", sentence)
         self.columns, self.fields = (schema.published("item"), schema.published("group")), schema.renamed()
         self.top_k, self.period, self.release = spec.over(period), period, release or Release.fresh()
         self.reveal_active_windows, self._schema, self._exact = reveal_active_windows, schema, exact_counters

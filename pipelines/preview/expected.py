@@ -159,7 +159,7 @@ class Reaches:
             raise InvalidArgument("reaches", verbatim(rule))
         if len(given) != _REACHES:
             rule = f"must say the reach of two ranks, got {len(given)}"
-            raise InvalidArgument("reaches", rule, "two fix the curve, such as rank1=4%,rank50=0.5%")
+            raise InvalidArgument("reaches", rule, "two fix the curve, such as {{1: 0.04, 50: 0.005}}")
         (first, most), (second, least) = sorted(given.items())
         if not 1 <= first < second <= self.items:
             rule = (
@@ -504,7 +504,9 @@ def _shape_of(shape: Mapping[str, Any], items: int | None) -> ByGroup:
     try:
         whole = Reaches(reaches, values["items"], sum(values["users"]))
     except InvalidArgument as error:
-        raise error.renamed(lambda field: "like" if field == "reaches" else field) from None
+        if error.field != "reaches":
+            raise
+        raise InvalidArgument("like", error.rule, f"such as {_EXAMPLE}") from None
     return {"": whole} if len(values["users"]) == 1 else {**whole.in_groups(values["users"])}
 
 

@@ -200,7 +200,8 @@ def _rivals(outlooks: Sequence[Outlook]) -> Iterator[str]:
             much = "more" if rival.recall.low > best.recall.high else "as many, as far as can be told"
             yield f"{rival.name} finds {much}{_where(best)} ({within(rival.recall)}){_why(best, rival)}."
         else:
-            yield f"It beats {rival.name}, the next one, which finds {_of_top(rival)}."
+            next_one = f"the next one{' in the mean of all curves' * bool(best.others)}"
+            yield f"It beats {rival.name}, {next_one}, which finds {_of_top(rival)}."
     pure = next((o for o in others if o.pure), None)
     if pure is not None and not best.pure and pure is not others[0]:
         yield f"{pure.name}, the best one without a delta, finds {_of_top(pure)}."

@@ -18,7 +18,7 @@ from private_topk.transforms.errors import InvalidArgument, verbatim
 COLOURS, LIT = 8, 10
 _DASHES = ("", "7 4", "2 4", "9 3 2 3")
 _MAX_PLACES, _MAX_WINDOWS = 50, 104
-_LABEL, _TOP, _LENGTH, _BAR = 34, 30, 260, 150
+_LABEL, _BETWEEN, _TOP, _LENGTH, _BAR, _ROOMY = 34, 16, 30, 260, 150, 26
 
 
 @dataclass(frozen=True)
@@ -58,22 +58,22 @@ def bump_chart(listings: Sequence[Listing], name: str) -> str:
     shown = listings[-_MAX_WINDOWS:]
     most = max(len(listing.rows) for listing in shown)
     places, last = min(most, _MAX_PLACES), len(shown) - 1
-    row, step = 26 if places <= 20 else 18, min(max(600 // last, 14), 96)
+    row, step = _ROOMY if places <= 20 else 18, min(max(600 // last, 14), 96)
     ends = [
         [(place, each["item"]) for each in shown[n].rows if (place := each["rank"] or places + 1) <= places]
         for n in (0, last)
     ]
     before, after = (max((_width(f"00 {item}", _LABEL) for _, item in end), default=0) for end in ends)
-    left = before + 12
+    half = 4 * len(shown[-1].day()) + 4  # of a date, which stands below or above its window
+    left, beyond = max(before + 12, half), max(after + 12, half)
+    by_item = _places(shown, places)
     lit = [item for place, item in sorted(ends[1]) if place <= LIT]
     looks = {item: (n % COLOURS, _DASHES[n // COLOURS % len(_DASHES)]) for n, item in enumerate(lit)}
-    lines = [(item, looks.get(item), _path(where, left, step, row)) for item, where in _places(shown, places).items()]
+    lines = [(item, looks.get(item), _path(where, left, step, row)) for item, where in by_item.items()]
     lines.sort(key=lambda line: line[1] is not None)  # coloured lines are drawn last, and so on top
     left_out = f" Only the first {places} places are drawn." if most > places else ""
     left_out += " A broken line stands where something was asked otherwise." if any(e.changed for e in shown) else ""
-    left_out += (
-        f" Only the last {len(shown)} of {len(listings)} windows are drawn." if len(listings) > len(shown) else ""
-    )
+    cut = f" Only the last {len(shown)} of {len(listings)} windows are drawn." if len(listings) > len(shown) else ""
     of_ends = share_starts(shown)
     every = -(-8 * len(shown[-1].day()) // step)  # so that dates do not run into each other
     return rendered(
@@ -81,9 +81,9 @@ def bump_chart(listings: Sequence[Listing], name: str) -> str:
         name=name,
         title=f"Places over {len(listings)} windows",
         about="Each line is an item; place 1 is at the top. A gap is a window without the item. The first "
-        f"{len(lit)} items of the newest window are in colour. The table of all windows has the same.{left_out}",
-        width=left + step * last + after + 12,
-        height=_TOP + row * places + 10,
+        f"{len(lit)} items of the newest window are in colour. The table of all windows has the same.{left_out}{cut}",
+        width=left + step * last + beyond,
+        height=_TOP + row * places + (22 if cut else 10),
         step=step,
         row=row,
         left=left,
@@ -106,7 +106,21 @@ def bump_chart(listings: Sequence[Listing], name: str) -> str:
             for end in ends
         ],
         lines=lines,
+        between=_between(by_item, last, left, step) if row == _ROOMY else [],
+        cut=cut,
     )
+
+
+def _between(by_item: Mapping[str, Mapping[int, int]], last: int, left: int, step: int) -> list[tuple[int, int, str]]:
+    """The names of items that are in neither end, each where its line begins, as far as there is room above it."""
+    names, taken = [], dict[int, int]()
+    starts = [(*min(where.items()), item) for item, where in by_item.items() if not {0, last} & where.keys()]
+    for window, place, item in sorted(starts):
+        x = min(left + window * step, left + last * step - _width(item, _BETWEEN))
+        if x >= taken.get(place, left):
+            names.append((x, _TOP + place * _ROOMY - _ROOMY // 2 - 5, _short(item, _BETWEEN)))
+            taken[place] = x + _width(item, _BETWEEN)
+    return names
 
 
 def _places(listings: Sequence[Listing], places: int) -> dict[str, dict[int, int]]:

@@ -136,6 +136,9 @@ def read_domain(path: str, column: tuple[str, ...]) -> PublicDomain:
 @as_domain.register(os.PathLike)
 def _at(path: str | os.PathLike[str], columns: tuple[str, ...] = ()) -> PublicDomain:
     columns = columns or ("item",)
+    if isinstance(path, str) and "\n" in path:
+        rule = "must be a list or the path of a file, got a text of several lines"
+        raise InvalidArgument("domain", rule, "give .splitlines() of it")
     try:
         return read_domain(as_path(path, "domain"), columns)
     except InvalidArgument as error:

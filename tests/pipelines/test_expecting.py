@@ -82,7 +82,7 @@ def test_a_set_has_no_order(folder: Path) -> None:
         ("items=5.5", "items must be a whole number such as 1000 or 1e6"),
         ("zipf=1.1,items=5", "give the reach of two ranks"),
         ("items=50,users=900", "must say the reach of two ranks, got 0"),
-        ("items=50,users=900,rank1=4%", "must say the reach of two ranks, got 1"),
+        ("items=50,users=900,rank1=4%", "must say the reach of two ranks, got 1: such as items=5000"),
         ("items=50,users=900,rank1=4%,rank2=3%,rank9=1%", "must say the reach of two ranks, got 3"),
         ("items=50,users=900,rank1=1%,rank9=4%", "that of rank 9 not above that of rank 1"),
         (
@@ -108,7 +108,7 @@ def test_an_invalid_shape_is_refused_with_the_rule(folder: Path, like: str, said
         ({1: 40, 50: 5}, "that of rank 50 not above that of rank 1, got 500% and 4000%: 0.04 is 4%"),
         ({1: 0.04, 500: 0.01}, "the reach of ranks from 1 to 100, the number of items, got 1 and 500"),
         ({1: "4%", 50: 0.01}, "must be shares by rank, such as {1: 0.04, 50: 0.005}, got {1: '4%', 50: 0.01}"),
-        ({1: 0.04}, "must say the reach of two ranks, got 1"),
+        ({1: 0.04}, "must say the reach of two ranks, got 1: two fix the curve, such as {1: 0.04, 50: 0.005}"),
     ],
 )
 def test_a_shape_in_python_is_refused_with_what_was_given(reaches: dict[int, float], said: str) -> None:

@@ -776,6 +776,18 @@ def test_dropped_rows_are_shown_in_a_notebook_or_on_request(
         told(others, "yes")
 
 
+def test_blanks_around_what_is_listed_are_told_before_the_draw(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = pl.DataFrame({"user": ["ann"], "item": ["tea"], "group": ["DE"]})
+    listed: dict[str, Any] = {"domain": ["cake", "tea\n"], "groups": [" DE"], "epsilon": 1, "mechanism": "joint"}
+    rank(rows, 1, show_dropped_rows=True, **listed)
+    PrivateTopK(1, **listed)
+    for told in (capsys.readouterr().err.partition("dropped rows")[0], caplog.text):
+        for said in ("domain: 1 of 2", r"such as 'tea\n'", "groups: 1 of 1", "such as ' DE'"):
+            assert said in told
+
+
 def test_what_is_advised_of_a_table_names_arguments_and_no_options(capsys: pytest.CaptureFixture[str]) -> None:
     names = ["Müll", *ITEMS]
     rows = {"user": [f"u{n}" for n in range(200)], "time": [1_767_700_000_000] * 200, "item": ["MÃ¼ll"] * 200}

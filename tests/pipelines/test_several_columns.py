@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
-from private_topk import Groups, Period, PrivateTopK, Release, ReleaseKey, UnknownDomain, rank
+from private_topk import Groups, Period, PrivateTopK, PublicDomain, Release, ReleaseKey, UnknownDomain, rank
 from private_topk.pipelines.beam_yaml import RankRows
 from private_topk.pipelines.release.formats import (
     RANKING_FORMATS,
@@ -353,6 +353,24 @@ def test_a_name_that_is_none_in_avro_is_refused_for_avro_alone() -> None:
 
 
 BOTH = ["country", "title"]
+TUPLES: list[Any] = [
+    *(PAIRS, [["a", "b", "c"]], dict(PAIRS).items(), pd.Series(PAIRS), pd.MultiIndex.from_tuples(PAIRS)),
+    *(PublicDomain.of(PAIRS), UnknownDomain(PublicDomain.of(PAIRS)), {"g": PAIRS}),
+]
+
+
+@pytest.mark.parametrize("listed", TUPLES, ids=lambda listed: type(listed).__name__)
+def test_tuples_of_whatever_kind_are_no_items_of_one_column(listed: Any) -> None:  # noqa: ANN401
+    more: Any = {"delta": 1e-6, "max_items_per_user": 1} if isinstance(listed, UnknownDomain) else {}
+    with refused("domain", "holds tuples or lists of values, and item names one"):
+        PrivateTopK(1, domain=listed, epsilon=1, groups=["g"] if isinstance(listed, dict) else None, **more)
+
+
+@pytest.mark.parametrize("listed", [zip("ab", "cd", strict=True), [["a", "b"]], pd.Series(["a"]).items()])
+def test_tuples_are_no_groups_of_one_column(listed: Any) -> None:  # noqa: ANN401
+    rows = pl.DataFrame({"user": ["u"], "item": ["a"], "group": ["b"]})
+    with refused("groups", "holds tuples or lists of values, and group names one"):
+        rank(rows, 1, "joint", ["a"], epsilon=1, groups=listed)
 
 
 @pytest.mark.parametrize(
@@ -364,7 +382,7 @@ BOTH = ["country", "title"]
         (BOTH, [("a", ""), ("a", "b")], "domain", "must not hold empty values"),
         (BOTH, [("a", 1.5), ("a", "b")], "domain", "texts, whole numbers or UUIDs, got tuple"),
         (BOTH, pl.DataFrame({"country": ["a"], "x": ["b"]}), "domain", "must have the column title"),
-        ("title", PAIRS, "domain", "holds items of several columns, and item names one"),
+        *(("title", listed, "domain", "holds tuples or lists of values, and item names one") for listed in TUPLES),
         (["country", 5], PAIRS, "item", "must be the name of a column"),
         ([], PAIRS, "item", "must be the name of a column"),
     ],

@@ -23,7 +23,7 @@ from private_topk.transforms import (
     UnknownDomain,
 )
 from private_topk.transforms.columnar import make_table
-from private_topk.transforms.domain import DomainByGroup, as_domain
+from private_topk.transforms.domain import DomainByGroup, as_domain, padded
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.labels import DomainIndex, as_integers
 from private_topk.transforms.mechanisms import Canonical, Laplace, LimitDomain
@@ -89,16 +89,39 @@ def test_other_items_or_another_order_are_another_list() -> None:
         ([], "at least one value"),
         (["a", "b", "a"], "every value once, got 1 repeated: give a public list, such as a catalogue"),
         ([5, "5"], "every value once"),
-        (["a", None], "texts, whole numbers or UUIDs, got NoneType"),
+        (["a", None], "texts, whole numbers or UUIDs, got NoneType: leave missing values out"),
         (pa.array(["a", None]), "must not hold empty values, got 1: remove them"),
-        ([1.5], "texts, whole numbers or UUIDs, got float"),
+        ([1.5], "texts, whole numbers or UUIDs, got float: leave missing values out, .*Int64"),
         ([True], "texts, whole numbers or UUIDs, got bool"),
         (pa.array([1.5]), "texts, whole numbers or UUIDs"),
+        (pl.DataFrame({"x": ["a", "b"]}).iter_rows(), "got tuple: give the column itself"),
+        (pd.DataFrame({"x": ["a", "b"]}).values, "got list: give the column itself"),
+        (["a\n", "b\r\n", "c"], "got lines that still have their line ends: give .read"),
+        (["a\n"], "got lines that still have their line ends"),
     ],
 )
 def test_an_invalid_list_is_refused(items: list, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         PublicDomain.of(items)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"tea": 1, "cake": 2}, "that is a dict must have a list of items for every group, got int: give .keys"),
+        ("secretly\nlong\n", "or the path of a file, got a text of several lines: give .splitlines"),
+    ],
+)
+def test_what_is_no_list_is_refused_with_what_to_give(given: object, message: str) -> None:
+    with refused("domain", message):
+        as_domain(given)
+
+
+def test_blanks_around_items_are_told_and_kept() -> None:
+    listed = PublicDomain.of(["a ", "b", "c\n", "d e"])
+    [said] = padded(domain=UnknownDomain(listed), groups=None)
+    assert said.startswith("domain: 2 of 4 have blanks or a line end around, such as 'a ';")
+    assert listed.labels(np.array([2])).to_pylist() == ["c\n"] and not [*padded(domain=PublicDomain.of(["a b"]))]
 
 
 def test_a_list_that_changed_since_the_launch_is_refused() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,6 +53,12 @@ def test_an_invalid_key_reference_is_refused_without_showing_it(text: str) -> No
     with refused("release_key", "must") as caught:
         ReleaseKey.parse(text)
     assert not text or text.partition(":")[2] in ("", *str(caught.value).split()) or text not in str(caught.value)
+
+
+def test_a_key_in_place_of_its_reference_is_refused_without_showing_it() -> None:
+    secret: Any = b"abc"
+    with refused("release_key", "must be a text such as file:PATH, got bytes: ReleaseKey.held(...) takes the key"):
+        ReleaseKey(secret)
 
 
 def test_unreadable_missing_and_short_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

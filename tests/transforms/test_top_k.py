@@ -98,6 +98,12 @@ def test_a_mechanism_is_an_object_or_a_name() -> None:
     assert rankings(flat_pairs(), mechanism="joint", epsilon=JOINT.epsilon) == rankings(flat_pairs())
     for more, told in (
         ({"mechanism": "joint"}, "epsilon must be given"),
+        ({"mechanism": "auto"}, "epsilon must be given: it is the privacy budget, such as 1"),
+        (
+            {"mechanism": "joint", "epsilon": 1, "k": "2"},
+            "k must be a whole number, got '2': give a number, such as 10",
+        ),
+        ({"mechanism": "cdp-peeling", "epsilon": 1, "delta": "1e-6"}, "got '1e-6': give a number, such as 1e-6"),
         ({"epsilon": 1}, "epsilon must be left out: Joint"),
         ({"mechanism": "joint", "epsilon": 1, "delta": 1e-6}, "delta does not apply"),
     ):
@@ -368,7 +374,11 @@ class TestArguments:
                 ValueError,
                 "PCollection: give a public list, or the path of a file with it, which is never made from the rows",
             ),
-            ({"domain": {"a": 1}}, ValueError, r"domain must be a list of items or UnknownDomain\(\), got int"),
+            (
+                {"domain": {"a": 1}},
+                ValueError,
+                "domain that is a dict must have a list of items for every group, got int",
+            ),
             ({"publish_counts": "0.5"}, ValueError, "publish_counts must be drawn, an epsilon such as 0.5"),
             ({"publish_counts": True}, ValueError, "publish_counts must be drawn, an epsilon such as 0.5"),
             ({"release": "weekly"}, ValueError, r"release must be a Release, got str: an id repeats a release only"),

@@ -120,7 +120,7 @@ def chosen(
         InvalidArgument: something is missing, or no mechanism applies.
     """
     if epsilon is None:
-        raise InvalidArgument("epsilon", "must be given")
+        raise InvalidArgument("epsilon", "must be given", "it is the privacy budget, such as 1")
     if items is None and delta is None:
         rule = "must be given where the domain is unknown, because a published item tells that somebody has it"
         raise InvalidArgument("delta", rule, f"{TAKE_DELTA}, or give the public list")

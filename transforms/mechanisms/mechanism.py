@@ -23,7 +23,7 @@ from private_topk.transforms.mechanisms.exact.histogram import (
     check_counts,
 )
 from private_topk.transforms.mechanisms.exact.series import NewCounts, TopOfStep
-from private_topk.transforms.mechanisms.parameters import check_parameter, parameters_of
+from private_topk.transforms.mechanisms.parameters import check_parameter, no_text, parameters_of
 
 Neighbours = Literal["add-remove", "replace-one"]
 """What a neighbour is: one user added or removed, with everything they hold; or one user's data replaced."""
@@ -330,7 +330,7 @@ def sensitivity(neighbours: Neighbours) -> int:
 def check_k(k: object, d: int, domain: str = "public") -> int:
     """k as an int, or a refusal."""
     if isinstance(k, bool) or not isinstance(k, Integral):
-        raise InvalidArgument("k", f"must be a whole number, got {kind_shown(k)}")
+        raise InvalidArgument("k", f"must be a whole number, got {kind_shown(k)}", no_text(k, "10"))
     whole = int(k)
     if whole < 1:
         raise InvalidArgument("k", f"must be at least 1, got {whole}")

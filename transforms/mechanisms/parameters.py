@@ -146,9 +146,9 @@ def check_range(name: str, value: object, least: Fraction, most: Fraction, meani
         raise InvalidArgument(name, f"must be a number from {least} to {most}, got {shown}", meaning)
 
 
-def no_text(value: object) -> str:
+def no_text(value: object, such: str = '0.1 or Fraction("0.1")') -> str:
     """What to give in place of a number that is written as a text, as whoever wants it exact tries first."""
-    return 'give a number, such as 0.1 or Fraction("0.1")' if isinstance(value, str) else ""
+    return f"give a number, such as {such}" if isinstance(value, str) else ""
 
 
 def _positive(name: str, value: object) -> None:
@@ -158,7 +158,7 @@ def _positive(name: str, value: object) -> None:
 
 def _probability(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < _float(value) < 1:
-        remedy = "leave it out where none is needed" if name == "delta" and value == 0 else ""
+        remedy = "leave it out where none is needed" if name == "delta" and value == 0 else no_text(value, "1e-6")
         raise InvalidArgument(name, f"must lie strictly between 0 and 1, got {kind_shown(value)}", remedy)
 
 

@@ -205,7 +205,10 @@ def test_recall_decides_then_order_then_purity() -> None:
     assert _ordered([a, b, replace(c, others=(b, b))])[0].name == "a", "in the mean of all curves"
     assert "d finds as many" in " ".join(reasons(_ordered([a, d, c])))
     assert "but needs a delta" in " ".join(reasons(_ordered([d, c])))
-    assert "It beats b" in " ".join(reasons(_ordered([a, b])))
+    assert "It beats b, the next one, which" in " ".join(reasons(_ordered([a, b])))
+    shapes, more = (replace(a, others=(a,)), replace(b, others=(a,))), outlook_of("more", 0.85, 0.5)
+    said = " ".join(reasons(_ordered([*shapes, replace(more, others=(b,))])))
+    assert "It beats b, the next one in the mean of all curves, which" in said, "on the curve shown, more is"
 
 
 def test_following_the_advice_reaches_half_of_the_top_k() -> None:

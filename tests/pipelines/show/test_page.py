@@ -182,6 +182,21 @@ def test_a_line_goes_through_its_places_and_ends_where_the_item_is_missing() -> 
     ]
 
 
+def test_a_picture_of_the_middle_alone_has_its_name_and_whole_dates() -> None:
+    told = [{**row, "item": "tea"} for row in rows(9, ["a"], 1, counts=False)[6:7]]
+    found = Reader(bump_chart(PublishedReport(told, manifest(9)).listings(), "places"))
+    width = int(found.of("svg")[0]["viewbox"].split()[2])
+    dates = [int(its["x"]) for its in found.of("text") if its.get("text-anchor") == "middle"]
+    assert "tea" in found.texts and min(dates) >= 40 and width - max(dates) >= 40
+
+
+def test_a_picture_says_for_all_to_see_that_it_has_only_the_last_windows() -> None:
+    told = rows(200, ["a"], 1, counts=False)
+    drawn = bump_chart(PublishedReport(told, manifest(200)).listings(), "places")
+    assert re.search(r"<text [^>]*>Only the last 104 of 200 windows are drawn.</text>", drawn)
+    assert "the last" not in bump_chart(PAGES["weeks"].listings(), "places")
+
+
 def test_a_picture_has_its_colours_without_a_style_and_no_need_of_a_browser() -> None:
     places = bump_chart(PAGES["weeks"].listings(), "places")
     counts = list_chart(PublishedReport(rows(1, ["a", "b"], 2), manifest(1)).listings()[0], "list")

@@ -66,7 +66,8 @@ def in_words(report: PublishedReport) -> list[str]:
         each = number(manifest.delta_of_a_shared_hash)
         sentences.append(f"Two people may share a hash and count as one: every other person adds {each} to delta.")
     sentences.append(
-        "The list of windows, all parameters and the list of items, if there is one, are public and not protected."
+        "Windows, parameters and the list of items, if there is one, are public and not protected. Whatever else is "
+        "published of the same people adds to these numbers."
     )
     return sentences
 

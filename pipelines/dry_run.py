@@ -141,7 +141,9 @@ def promised(report: Report, manifest: Manifest, published: Iterable[Manifest], 
     room = ", the declared total, of which this correction takes a part too" if declared else ""
     share, whose = manifest.privacy.share_of_a_window, "each" if series.zcdp_of_a_window else "in this run"
     each = "" if share is None else f"; {shared_by(series)}: {in_numbers(share)} {whose}"
-    weak = " ".join(weak_promise(series.privacy)) if series.privacy else ""
+    weak = " ".join(weak_promise(series.privacy, series.all_windows)) if series.privacy else ""
+    if series.privacy is not None and not series.privacy.of_all_windows and period is not None:
+        without += "; each further window costs a person who is in it as much again"
     return f"{promise(series)}{without}{room}{each}{'. ' if weak else ''}{weak}"
 
 

@@ -314,7 +314,7 @@ def _told(report: Report) -> Iterator[str]:
     privacy, period, asked = report.manifest.privacy, report.question.period, report.question.asked
     yield from padded(domain=asked.domain, groups=asked.groups and asked.groups.labels)
     if privacy is not None:
-        yield from weak_promise(privacy)
+        yield from weak_promise(privacy, report.manifest.all_windows)
         yield from report.check_stated_groups()
     if period is not None and period.zone != "UTC" and report.source.may_lack_zone:  # whether one does is private
         yield f"times that have no zone are read as UTC, and windows are in {period.zone}"

@@ -81,10 +81,13 @@ class Listing(NamedTuple):
 
     @property
     def bias(self) -> str:
-        """That the counts are too high, where they are."""
+        """That the counts are too high, where they are, and may be nothing but noise."""
         if not self.helped or not self.counted:
             return ""
-        return "These counts are too high on average: noise has helped the items shown to be shown."
+        told = "These counts are too high on average: noise has helped the items shown to be shown."
+        if all((row.get("noisy_count") or 0) <= (row.get("noise_95") or 0) for row in self.rows):
+            told += " Each range reaches down to 0: all of these items may be shown by noise alone."
+        return told
 
     @property
     def noise(self) -> str:

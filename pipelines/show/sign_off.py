@@ -110,7 +110,7 @@ def _facts(report: PublishedReport, books: Sequence[str]) -> dict[str, Any]:
         "who_counts": who_counts(manifest),
         "symbols": in_symbols(manifest),
         "budget": _numbers(privacy),
-        "weak": weak_promise(privacy),
+        "weak": weak_promise(privacy, everything),
         "of_a_window": _of_a_window(manifest, report.parts),
         "all_windows": _numbers(everything) if everything else "",
         "over_a_year": over_a_year if spans and not privacy.of_all_windows else "",

@@ -61,7 +61,7 @@ def in_words(report: PublishedReport) -> list[str]:
             f"For a person who is active in several {several}, the budgets add up: a person in all of them is "
             f"protected by {in_numbers(everything)}."
         )
-    sentences += weak_promise(privacy)
+    sentences += weak_promise(privacy, manifest.all_windows)
     if manifest.delta_of_a_shared_hash:
         each = number(manifest.delta_of_a_shared_hash)
         sentences.append(f"Two people may share a hash and count as one: every other person adds {each} to delta.")
@@ -72,14 +72,22 @@ def in_words(report: PublishedReport) -> list[str]:
     return sentences
 
 
-def weak_promise(privacy: BudgetFacts) -> list[str]:
-    """That a promise is a weak one, where it is."""
-    said = f"Epsilon {number(privacy.epsilon)} is a weak promise, a factor above 100: "
-    much = f"Delta {number(privacy.delta)} is a large delta: {TAKE_DELTA}."
-    return [
-        *[f"{said}people who already know much may learn much from what is published."] * (privacy.epsilon > _WEAK),
-        *[much] * (privacy.delta > LARGE_DELTA),
-    ]
+def weak_promise(privacy: BudgetFacts, everything: BudgetFacts | None = None) -> list[str]:
+    """That a promise is a weak one, where it is.
+
+    Args:
+        everything: of a person who is in all windows, where each has a budget of its own.
+    """
+    weak, told = "is a weak promise, a factor above 100", list[str]()
+    if privacy.epsilon > _WEAK:
+        more = "people who already know much may learn much from what is published."
+        told.append(f"Epsilon {number(privacy.epsilon)} {weak}: {more}")
+    elif everything is not None and everything.epsilon > _WEAK:
+        of_all = f"Epsilon {number(everything.epsilon)}, for a person who is in all windows,"
+        told.append(f"{of_all} {weak}: the privacy unit `user` has one total for all of them.")
+    if privacy.delta > LARGE_DELTA:
+        told.append(f"Delta {number(privacy.delta)} is a large delta: {TAKE_DELTA}.")
+    return told
 
 
 def corrections_of(report: PublishedReport) -> list[str]:

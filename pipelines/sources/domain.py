@@ -31,7 +31,7 @@ from private_topk.transforms.domain import (
     UnknownDomain,
     as_domain,
 )
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import InvalidArgument, literal, verbatim
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.labels import check_items, digest_of
 from private_topk.transforms.spec import MAX_LISTED
@@ -229,7 +229,8 @@ def _found_at(path: str, field: str = "domain") -> str:
     with reached(path, field, remedy=remedy):
         files = match_any(path)
     if not files:
-        raise InvalidArgument(field, f"{verbatim(path)} does not exist", remedy)
+        rule = "does not exist" + ": the list is one for all periods, so that no {start} is filled in" * ("{" in path)
+        raise InvalidArgument(field, f"{verbatim(path)} {literal(rule)}", remedy)
     if len(files) > 1:
         raise InvalidArgument(field, f"must be one file, got {len(files)} by {verbatim(path)}")
     return files[0].path

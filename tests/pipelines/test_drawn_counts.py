@@ -165,6 +165,8 @@ def test_pages_judge_the_order_of_such_counts_by_their_differences() -> None:
     fresh, helped = listing({"epsilon": 0.5, "delta": 0}), listing({"drawn": True})
     assert "order of these items is certain" in fresh.certainty and helped.certainty == fresh.certainty
     assert helped.bias and not fresh.bias and helped.drawn is None and not helped.noise
+    wide, narrow = (listing({"drawn": True}, noise_95=noise).bias for noise in (1000, 899))
+    assert wide.endswith("all of these items may be shown by noise alone.") and narrow == helped.bias
     # Of counts next to each other with hardly any noise, one that is shown may have come in by it.
     fresh, helped, exact = (
         listing(counts, 1, 0.01, noise_95).certainty

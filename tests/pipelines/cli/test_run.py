@@ -59,6 +59,17 @@ def test_a_weak_promise_is_told_by_whatever_decides_or_states_it(folder: Path) -
     assert said in run("--dry-run", epsilon=100, output="b.avro").out
     for form in ((), ("--sign-off",), ("--registry",)):
         assert said in " ".join(command("show", "out.avro", *form).out.replace("''", "'").split()), form
+    write(folder / "days.csv", "user,item,time\nu,apple,2026-01-05\n")
+    days = {"input": "days.csv", "window": "day", "from": "2026-01-01", "to": "2026-03-02", "output": "days.avro"}
+    daily = run(**days).err.removeprefix("private-topk: ").strip()
+    assert daily == (
+        "Epsilon 26.6648, for a person who is in all windows, is a weak promise, a factor above 100: "
+        "the privacy unit `user` has one total for all of them."
+    )
+    assert daily in run("--dry-run", **{**days, "output": "e.avro"}).out
+    assert run(**{**days, "output": "total.avro", "privacy_unit": "user"}).err == ""
+    for form in ((), ("--sign-off",), ("--registry",)):
+        assert daily in " ".join(command("show", "days.avro", *form).out.replace("''", "'").split()), form
     opened = options(ledger="sqlite:///weak.db", dataset="d", epsilon=100)
     assert command("budget", "create", *opened, "--json").err == f"private-topk: {said}\n"
     told = run("--overwrite", mechanism="gaussian", delta=0.5).err

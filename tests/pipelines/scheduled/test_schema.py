@@ -80,6 +80,7 @@ def test_an_invalid_field_is_reported_with_its_line(
         ("release_key: file:key", "release_key: abc", 14, "release_key must be given as file:PATH"),
         ("output: out/{report}-{start}.csv", "output: out/{start}.txt", 16, "sink.output"),
         ("options: [--direct_num_workers=1]", "options: [--speed=9]", 18, "--speed is no argument"),
+        ("items.txt", "items-{start}.txt", 5, "does not exist: the list is one for all periods, so that no {start}"),
         ("file: items.txt", "unknown: true", 10, "joint needs a public domain: over an unknown one,"),
         ("first: 2026-01-05", "first: 2026-01-06", 8, "window.first must be a Monday with window.every: week; 7d"),
         ("budget:", "amounts:\n  column: amount\nbudget:", 13, "amounts.column needs amounts.max_value"),

@@ -182,7 +182,6 @@ class DataQuality:
         return lost
 
     def lines(self, exact: bool = False) -> Iterator[str]:
-        """The lines for the operator."""
         yield f"rows {heading(exact)}:"
         yield f"  in the input: {self._said(self.total, exact)}"
         for reason, count in self.lost.items():

@@ -130,7 +130,6 @@ def refuse_tables(files: Iterable[FileInfo]) -> None:
 
 
 def _is_any(pattern: str) -> bool:
-    """Whether a pattern matches anything."""
     if is_local(pattern):
         return any(True for _ in _below(*_literal(pattern)))
     with suppress(Exception):  # who may not look into the folder above reads no table there
@@ -253,7 +252,6 @@ def open_file(path: str) -> IO[bytes]:
 
 
 def is_local(path: str) -> bool:
-    """Whether a path is of this machine."""
     return "://" not in path
 
 

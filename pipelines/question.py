@@ -206,11 +206,9 @@ class Question:
         }
 
     def with_k(self, k: int) -> Question:
-        """The same with another k. Raises InvalidArgument."""
         return replace(self, asked=replace(self.asked, k=k))
 
     def with_epsilon(self, epsilon: Fraction | float) -> Question:
-        """The same with another epsilon of the rankings. Raises InvalidArgument."""
         return replace(self, asked=self.asked.with_epsilon(epsilon))
 
     def with_mechanism(self, name: str, delta: Fraction | float | None = None, **parameters: object) -> Question:

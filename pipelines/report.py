@@ -443,7 +443,6 @@ def _columns_of(options: Options) -> Columns:
 
 
 def sink_for(options: Options, *, watch: bool = False) -> Sink:
-    """The sink of the rankings. Raises InvalidArgument."""
     client = options.get("kafka_config", ())
     overwrite = options.get("overwrite", False)
     return sink_of(options["output"], options.get("output_format"), overwrite, not watch, kafka_config=client)

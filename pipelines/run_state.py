@@ -57,7 +57,6 @@ class RunState:
             self._closed = True
 
     def record_published(self, labels: set[str]) -> None:
-        """Record that rankings are published now."""
         with self._lock:
             self._published |= dict.fromkeys(labels, time.time())
 

@@ -32,7 +32,6 @@ def number(text: str) -> Fraction | float:
 
 
 def number_or_drawn(text: str) -> Fraction | float | str:
-    """A number, or the word drawn."""
     if text.strip() == "drawn":
         return "drawn"
     try:
@@ -55,7 +54,6 @@ def count(text: str) -> int:
 
 
 def port(text: str) -> int:
-    """A TCP port."""
     if not 0 < whole(text) < 2**16:
         raise ValueError(f"must be a port from 1 to 65535, got {text}")
     return int(text)
@@ -148,7 +146,6 @@ def output_template(text: str) -> str:
 
 
 def zone(text: str) -> str:
-    """The name of a time zone."""
     return _accepted(lambda: time_zone(text).key)
 
 

@@ -438,11 +438,9 @@ class JobManager:
         return self._ask(Request(f"{self.address}/{path}", words, {"Content-Type": "application/json"}, method="POST"))
 
     def cancel(self, job: str) -> None:
-        """Order a job to end now."""
         self._ask(Request(self._cancelling(job), method="PATCH"))
 
     def how_to_cancel(self, job: Mapping[str, Any]) -> str:
-        """The command that does so."""
         return f"`curl -X PATCH '{self._cancelling(job['jid'])}'`"
 
     def _cancelling(self, job: str) -> str:
@@ -636,7 +634,6 @@ class Watch(threading.Thread):
         self._say(f"Flink: {self._manager.address} does not say that the job {self._name} is over: cancel it there")
 
     def look(self, job: str, state: str, tasks: dict[str, int]) -> None:
-        """Look at the job once."""
         if self._looks % 5 == 0 and state != "FAILED":  # rarely: for an answer the job manager serialises the whole job
             self._look_at_failures(job, tasks)
         self._looks += 1

@@ -118,7 +118,6 @@ class Workers(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             return [worker.pid for worker in self._processes.values() if worker.pid is not None]
 
     def stop(self) -> None:
-        """End every worker."""
         with self._lock:
             workers, self._processes = list(self._processes.values()), {}
         for worker in workers:

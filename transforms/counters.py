@@ -96,7 +96,6 @@ class BundleStart:
         self.watched = False
 
     def begin(self) -> None:
-        """A bundle begins."""
         self._dropped.clear()
         self.watched = self._warns
 

@@ -178,7 +178,6 @@ class PublicDomain(_AnyDomain):
         return {"kind": "public", "size": self.size, "sha256": self.digest}
 
     def summary(self) -> str:
-        """The domain as people read it."""
         return f"{self.size:,} public items, SHA-256 {self.digest[:16]}..."
 
 
@@ -227,7 +226,6 @@ class RangeDomain(_AnyDomain):
 
     @property
     def size(self) -> int:
-        """How many items there are."""
         return self.stop - self.start
 
     def encode(self, items: pa.Array, groups: Codes | None = None) -> Codes:
@@ -244,7 +242,6 @@ class RangeDomain(_AnyDomain):
         return range(self.size)
 
     def labels(self, codes: Codes) -> pa.Array:
-        """The items of codes."""
         return pa.array(codes + self.start).cast(pa.large_string())
 
     def spellings(self) -> pa.Array | None:
@@ -255,7 +252,6 @@ class RangeDomain(_AnyDomain):
         return {"kind": "range", "start": self.start, "stop": self.stop}
 
     def summary(self) -> str:
-        """The domain as people read it."""
         return f"{self.size:,} public items"
 
 

@@ -145,7 +145,6 @@ class Partitioning:
         return max(ITEM_SHARD_BITS, min(_MAX_BITS, few), (-(-self.size // _KEYS) - 1).bit_length())
 
     def codes(self, key: int) -> range:
-        """All codes of an item shard."""
         number = key % self.item_shards
         return range(number << self.item_bits, min(number + 1 << self.item_bits, self.size))
 
@@ -163,7 +162,6 @@ class Partitioning:
         return -(-self.windows // self.windows_per_group)
 
     def group(self, number: int) -> range:
-        """The windows of a group."""
         return range(number * self.windows_per_group, min((number + 1) * self.windows_per_group, self.windows))
 
     def keys(self, windows: Codes, item_shards: Codes) -> Codes:

@@ -360,7 +360,6 @@ class WindowCounts:
 
     @cached_property
     def histogram(self) -> Histogram:
-        """The counts by rank."""
         values, sizes = np.empty(0, np.int64), np.empty(0, np.int64)
         if len(self.held):
             values, sizes = self._of_held.histogram.values, self._of_held.histogram.sizes
@@ -386,7 +385,6 @@ class WindowCounts:
         return items
 
     def labels(self, items: Codes) -> pa.Array:
-        """The labels of the items."""
         if isinstance(self.named, pa.Array):
             return self.named.take(pa.array(items))
         return self.named.labels(items)

@@ -257,7 +257,6 @@ class Budget:
         return rho_within(self.total.epsilon, self.total.delta - self.kept)
 
     def fits(self, spent: Cost) -> bool:
-        """Whether so much may be spent."""
         added = spent.adds_up and spent.epsilon <= self.total.epsilon
         return spent.zcdp_delta <= self.kept and (added or spent.rho <= self.rho)
 

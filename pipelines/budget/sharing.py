@@ -278,7 +278,6 @@ class Split:
         return replace(self._mechanism, **budget), counts
 
     def price(self, epsilon: Fraction, delta: Fraction) -> Cost:
-        """What such a window costs."""
         mechanism, counts = self.window(epsilon, delta)
         return _cost(mechanism, self._k, counts)
 

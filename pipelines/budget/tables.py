@@ -139,12 +139,10 @@ class Connection:
         return sorted(map(str, self._connection.scalars(sql.text("select distinct dataset from private_topk_budgets"))))
 
     def books(self, dataset: str | None) -> Books:
-        """All that is held of one dataset, or of all."""
         of = {} if dataset is None else {"dataset": dataset}
         return Books(self._held(Budget, of), self._held(Entry, of), self._held(Renewal, of))
 
     def charges(self, **equal: str) -> list[Entry]:
-        """The charges with these values in their columns."""
         return self._held(Entry, equal)
 
     def add(self, new: Budget | Entry | Renewal) -> None:
@@ -154,7 +152,6 @@ class Connection:
         self.written.append((table, {name: value for name, value in row.items() if value is not None}))
 
     def holds(self, table: str, columns: Mapping[str, Any]) -> bool:
-        """Whether a row with these values is there."""
         query = f"select count(*) from private_topk_{table} where {_all_equal(columns)}"
         return bool(self._connection.scalar(sql.text(query), columns))
 
@@ -163,7 +160,6 @@ class Connection:
         return 1 + (self._connection.scalar(sql.text(f"select max(id) from private_topk_{_TABLES[kind]}")) or 0)
 
     def finish(self, charge: int, outcome: str, now: str) -> None:
-        """Note how a charge ended. One that was released stays so."""
         done = "set outcome = :outcome, finished = :now where id = :id and outcome <> 'released'"
         update = sql.text(f"update private_topk_charges {done}")
         if self._connection.execute(update, {"id": charge, "outcome": outcome, "now": now}).rowcount:

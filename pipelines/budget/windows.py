@@ -107,7 +107,6 @@ class Windows:
         return bool((self.overlapping(starts, ends) > np.maximum(within, 0)).any())
 
     def summary(self) -> str:
-        """How a person reads them."""
         sizes = sorted({run.size for run in self.runs})
         if sizes[-1] > _EVER:
             return "all rows"

@@ -76,7 +76,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(words: list[str]) -> object:
-    """Run a command; returns what it returns."""
     if not words:
         raise InvalidArgument(
             "", f"a command must be given: {', '.join(COMMANDS)}", "`private-topk --help` says what they do"
@@ -114,7 +113,6 @@ def command_of(words: Sequence[str]) -> tuple[str, Command, list[str]]:
 
 
 def parser_of(*words: str) -> Parser:
-    """The parser of the command that words begin with."""
     from private_topk.pipelines.cli.arguments import parser_of
 
     return parser_of(*command_of(words))

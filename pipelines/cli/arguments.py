@@ -105,7 +105,6 @@ def _more(options: Mapping[str, Option], brief: Sequence[str]) -> str:
 
 
 def called(name: str, command: Command, words: list[str]) -> object:
-    """Run a command with its words; returns what it returns."""
     parser = parser_of(name, command, words)
     arguments, others = parser.read(words)
     if command.beam:

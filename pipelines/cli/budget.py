@@ -207,7 +207,6 @@ def _opened_anew(arguments: Namespace, lost: Entry, error: NoBudget) -> str:
 
 
 def _renew(arguments: Namespace, others: list[str]) -> bool:
-    """Begin a new period of a budget, and print it."""
     units = [budget.unit for budget in _ledger(arguments.ledger).read(arguments.dataset).budgets]
     unit = arguments.privacy_unit or (units[0] if len(units) == 1 else "user-window")
     _ledger(arguments.ledger).renew(arguments.dataset, unit, arguments.period)
@@ -225,7 +224,6 @@ def _tell(url: str, dataset: str, unit: str, arguments: Namespace) -> None:
 
 
 def _history(arguments: Namespace, others: list[str]) -> None:
-    """Print every charge, oldest first, and what was renewed."""
     books = _read(arguments)
     if arguments.json:
         print_json(

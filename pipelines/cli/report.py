@@ -210,7 +210,6 @@ def _document(report: ScheduledReport, periods: Sequence[dict[str, object]]) -> 
 
 
 def _as_json(report: ScheduledReport, number: int, how: str) -> dict[str, object]:
-    """A period as JSON."""
     from private_topk.pipelines.cli.show import empty_of
     from private_topk.pipelines.show.reading import read_published
 

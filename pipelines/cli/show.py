@@ -57,7 +57,6 @@ _NEEDS = {
 
 
 def _show(arguments: Namespace, others: list[str]) -> None:
-    """Print a ranking with its manifest, or write them as a page."""
     from private_topk.pipelines.show.books import with_books
     from private_topk.pipelines.show.reading import read_published
     from private_topk.pipelines.show.sign_off import registry_entry, sheet

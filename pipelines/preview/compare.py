@@ -219,7 +219,6 @@ class Preview:
         }
 
     def plain(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             **self.asked(),
             "recommended": self.best.name,
@@ -296,7 +295,6 @@ class Previews:
         return f"Previews(best={self.best!r}, worth={len(self.worth)} of {self.number} {self.each}s)"
 
     def plain(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             **self.shown.asked(),
             "expected": self.expected.summary(),

@@ -48,7 +48,6 @@ class Estimate:
         return cls(float(value), float(value), float(value))
 
     def plain(self) -> dict[str, float]:
-        """As JSON."""
         return {"value": self.value, "low": self.low, "high": self.high}
 
 
@@ -139,7 +138,6 @@ class Outlook:
         return sum(getattr(one, name).value for one in every) / len(every)
 
     def plain(self) -> dict[str, Any]:
-        """As JSON."""
         many = {name: [one.plain() for one in getattr(self, name)] for name in ("right", "belongs", "found", "so_far")}
         single = {name: getattr(self, name).plain() for name in _NUMBERS}
         return {
@@ -202,7 +200,6 @@ class Draws:
 
     @property
     def recall(self) -> Estimate:
-        """That of the draws so far."""
         return mean([one.recall for one in self._seen], 1.0)
 
     @property

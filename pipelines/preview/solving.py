@@ -127,7 +127,6 @@ def noise_in(groups: Sequence[str], noise: Callable[[str], bool]) -> list[str]:
 
 
 def name_of_asked(question: Question) -> str:
-    """The name of the mechanism that is asked."""
     return name_of(type(question.asked.mechanism))
 
 

@@ -33,7 +33,6 @@ class _AtStep(CorrelatedGaussian):
 
 
 def is_series(question: Question) -> bool:
-    """Whether its rankings are to date."""
     return question.period is not None and question.period.to_date
 
 

@@ -277,7 +277,6 @@ class Manifest(QuestionFacts, frozen=True, kw_only=True):
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
 
     def to_json(self) -> dict[str, Any]:
-        """The manifest as JSON holds it."""
         facts: dict[str, Any] = msgspec.to_builtins(self)
         return facts
 

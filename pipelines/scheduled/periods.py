@@ -67,13 +67,11 @@ class Periods:
         return self.options(0).get("state")
 
     def windows(self, number: int) -> Period:
-        """The windows that a period publishes."""
         declared = period_of(self.options(number))
         assert declared is not None
         return declared if self.state is None else declared.alone(number)
 
     def uri(self, number: int) -> str:
-        """The place where a period is published."""
         return self.options(number)["output"]
 
     def remembers(self, number: int) -> range:
@@ -81,7 +79,6 @@ class Periods:
         return range(number if REMEMBER in self._file.values else 0)
 
     def release_id(self, number: int, correction: str | None = "") -> str:
-        """The name of a period's release."""
         period = self._period(number)
         label = WindowBounds(period.start, period.end).label()
         chosen = self._correction if correction == "" else correction

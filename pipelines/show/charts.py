@@ -124,7 +124,6 @@ def _between(by_item: Mapping[str, Mapping[int, int]], last: int, left: int, ste
 
 
 def _places(listings: Sequence[Listing], places: int) -> dict[str, dict[int, int]]:
-    """The place of every item by window."""
     by_item: dict[str, dict[int, int]] = {}
     for window, listing in enumerate(listings):
         for row in listing.rows:

@@ -122,7 +122,6 @@ def keys_of(path: str, columns: Columns) -> Keys:
 
 
 def all_keys(path: str) -> list[str]:
-    """The names of all keys of a path."""
     return [_decoded(part.partition("=")[0], path) for part in path.split("/")[:-1] if "=" in part]
 
 

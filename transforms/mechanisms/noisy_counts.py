@@ -102,7 +102,6 @@ class DrawnCounts:
         return {"drawn": True}
 
     def cost(self) -> Cost:
-        """Nothing."""
         return Cost(Fraction(0), gdp=True)
 
     def share(self, epsilon: float, delta: float) -> DrawnCounts:
@@ -110,7 +109,6 @@ class DrawnCounts:
         return self
 
     def describe(self) -> dict[str, Any]:
-        """What a manifest tells of the counts."""
         return {**self.parameters(), "bias": "upwards: noise has helped the items shown to be shown"}
 
 

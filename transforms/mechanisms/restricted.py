@@ -144,7 +144,6 @@ class Restricted(RestrictedMechanism):
 
     @property
     def neighbours(self) -> str:
-        """Those of the mechanism inside."""
         return self.mechanism.parameter("neighbours", "add-remove")
 
     @property
@@ -157,12 +156,10 @@ class Restricted(RestrictedMechanism):
 
     @property
     def epsilon(self) -> Fraction:
-        """Of one release."""
         return Fraction(self.mechanism.parameter("epsilon")) + Fraction(self.epsilon_r)
 
     @property
     def delta(self) -> Fraction:
-        """Of one release."""
         return Fraction(self.mechanism.parameter("delta", 0)) + Fraction(self.delta_r)
 
     def test_budget(self, k: int) -> tuple[Fraction, Fraction]:

@@ -196,7 +196,6 @@ class WeightedGaussian(Weighted):
 
     @property
     def weighting(self) -> Weighting:
-        """What a user adds to each item."""
         return Weighting(self.whole, self.max_items_per_user, self.tau() + 1, self.scale())
 
     def scale(self) -> Fraction:

@@ -183,7 +183,6 @@ class Period:
         return self.ends + self.allowed_lateness // MICROSECOND
 
     def windows(self) -> list[WindowBounds]:
-        """Every window of the period, in order."""
         return [self.window(number) for number in range(len(self))]
 
     def window(self, number: int) -> WindowBounds:

@@ -227,11 +227,9 @@ class _Met:
 
     @classmethod
     def joined(cls, parts: Sequence[_Met]) -> _Met:
-        """All of the parts."""
         return cls(*(np.concatenate([getattr(part, its.name) for part in parts]) for its in fields(cls)))
 
     def at(self, which: Indices) -> _Met:
-        """Some of them."""
         return _Met(*(getattr(self, its.name)[which] for its in fields(self)))
 
 

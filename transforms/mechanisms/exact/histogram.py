@@ -100,12 +100,10 @@ class Histogram:
 
     @property
     def largest(self) -> int:
-        """The largest count."""
         return int(self.values[0])
 
     @property
     def smallest(self) -> int:
-        """The smallest count."""
         return int(self.values[-1])
 
     @cached_property

@@ -85,7 +85,6 @@ class LossInterval:
 
     @classmethod
     def of_all(cls, losses: Losses) -> LossInterval:
-        """All answers."""
         return cls(losses, None, 0, losses.most)
 
     def size(self) -> arb:

@@ -244,9 +244,13 @@ def _below(folder: str, parts: list[str], above: tuple[str, ...] = ()) -> Iterat
 def open_file(path: str) -> IO[bytes]:
     """The bytes of a file as they are stored."""
     try:
-        if "://" not in path:
+        if is_local(path):
             return open(path, "rb")
-        return _opened(path)
+        from apache_beam.io.filesystem import CompressionTypes
+        from apache_beam.io.filesystems import FileSystems
+
+        with _answer_of(path):
+            return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
     except OSError as error:
         raise refused(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
 
@@ -284,21 +288,15 @@ def open_content(path: str) -> Iterator[IO[bytes]]:
         if not stored.read(1):  # no bytes are an empty stream to Python, and a truncated one to both tools
             raise _not_whole(path)
         stored.seek(0)
-        with _unpacked(stored, path) as content:
-            yield content
-
-
-@contextmanager
-def _unpacked(stored: IO[bytes], path: str) -> Iterator[IO[bytes]]:
-    if packing_of(path) == "zstd":
-        with io.BufferedReader(_Zstd(stored, path)) as content:
-            yield cast(IO[bytes], content)
-        return
-    try:
-        with gzip.GzipFile(fileobj=stored) as content:
-            yield cast(IO[bytes], content)
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise _not_whole(path) from None
+        if packing == "zstd":
+            with io.BufferedReader(_Zstd(stored, path)) as content:
+                yield cast(IO[bytes], content)
+            return
+        try:
+            with gzip.GzipFile(fileobj=stored) as content:
+                yield cast(IO[bytes], content)
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            raise _not_whole(path) from None
 
 
 class _Zstd(io.RawIOBase):
@@ -348,14 +346,6 @@ def _listed(pattern: str, most: int | None = None) -> list[Any]:
 
     with _answer_of(pattern):
         return FileSystems.match([pattern], None if most is None else [most])[0].metadata_list
-
-
-def _opened(path: str) -> IO[bytes]:
-    from apache_beam.io.filesystem import CompressionTypes
-    from apache_beam.io.filesystems import FileSystems
-
-    with _answer_of(path):
-        return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
 
 
 def _answer_of(path: str) -> AbstractContextManager[None]:

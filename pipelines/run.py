@@ -9,7 +9,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, suppress
+from contextlib import contextmanager, nullcontext, redirect_stderr, suppress
 from dataclasses import dataclass
 
 import apache_beam as beam
@@ -179,17 +179,12 @@ def run(
     """
     check(report, launch)
     once_checked()
-    with _alone(report):
+    files = report.sink.files(report.windows)
+    with nullcontext() if report.source.bounded or not files else sole_launcher(files[0]):
         running = _Running(report, launch.listening() if report.source.live else launch, again)
         with running.ending(), running.pipeline(show_exact_counters) as pipeline:
             with running.charged():
                 return running.publish(pipeline, say, health)
-
-
-def _alone(report: Report) -> AbstractContextManager[None]:
-    """Inside, no other launcher publishes a stream to the same folder. Raises InvalidArgument if one does."""
-    files = report.sink.files(report.windows)
-    return nullcontext() if report.source.bounded or not files else sole_launcher(files[0])
 
 
 class _Running:

@@ -203,7 +203,9 @@ class ReleaseKey:
             return _KNOWN_KEY
         kind, _, name = self.source.partition(":")
         if self.in_memory:
-            return _from_memory(name)
+            if name not in _HELD:
+                raise not_here()
+            return _HELD[name]
         secret = _READERS[kind](name).strip()
         if secret.startswith(codecs.BOM_UTF8):  # which editors add and remove unseen: another key each time
             rule = f"{verbatim(self.source)} begins with a byte order mark, which would be part of the key"
@@ -342,12 +344,6 @@ def not_here() -> InvalidArgument:
     remedy = f"give {_FORMS}, which the workers can read"
     in_python = 'to PrivateTopK, as release=Release(ReleaseKey.parse("file:key"), "an id")'
     return InvalidArgument("release_key", rule, f"{remedy}; {in_python}")
-
-
-def _from_memory(name: str) -> bytes:
-    if name not in _HELD:
-        raise not_here()
-    return _HELD[name]
 
 
 _IN_MEMORY = "in memory"

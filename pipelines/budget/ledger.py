@@ -572,7 +572,7 @@ def _settled(
         rule = "must be the 32 to 64 hexadecimal digits of a digest of all rows: other rows with the same one are free"
         remedy = 'such as hmac.digest(key.derive("input"), content, "sha256").hex()'
         raise InvalidArgument("fingerprint", rule, remedy)
-    asked = _legible(request.entry)
+    asked = _legible(request)
     for earlier in connection.charges(release_id=request.release_id, key_id=request.key_id):
         if earlier.outcome == ADOPTED:
             known = f"{verbatim(request.release_id)} was adopted on {verbatim(earlier.charged)} from its manifest"
@@ -582,7 +582,9 @@ def _settled(
         if (earlier.fingerprint, earlier.dataset) != (request.fingerprint, request.dataset):
             raise _other_input(asked, earlier)
         if not asked.asks_as(earlier):
-            raise _other_question(asked, earlier)
+            rule = f"{asked.release_id} was charged on {earlier.charged} with {_differing(asked, earlier)}"
+            remedy = f"ask the same again, which costs nothing, or {ANOTHER_RELEASE}"
+            raise InvalidArgument("release_id", verbatim(rule), remedy)
         if asked.repeats(earlier):
             return ChargeReceipt(earlier.id, earlier.outcome, earlier.charged)
     books = connection.books(request.dataset)
@@ -607,10 +609,10 @@ def _held(connection: Connection, published: Entry) -> list[Entry]:
     return [earlier for earlier in held if earlier.pays_for(published)]
 
 
-def _legible(make: Callable[[], Entry]) -> Entry:
+def _legible(request: Request) -> Entry:
     """The charge to be written. Raises InvalidArgument unless it reads back as it was written."""
     try:
-        check_legible(record := make())
+        check_legible(record := request.entry())
     except (*BROKEN, InvalidArgument):
         raise InvalidArgument(
             "request",
@@ -696,13 +698,6 @@ def _otherwise(asked: Entry, earlier: Entry) -> str:
     if earlier.stream is None:
         return "for other input or another output"
     return f"with {told(of_streams(json.loads(earlier.stream), json.loads(asked.stream)))}"
-
-
-def _other_question(asked: Entry, earlier: Entry) -> InvalidArgument:
-    rule = f"{asked.release_id} was charged on {earlier.charged} with {_differing(asked, earlier)}"
-    return InvalidArgument(
-        "release_id", verbatim(rule), f"ask the same again, which costs nothing, or {ANOTHER_RELEASE}"
-    )
 
 
 def _differing(asked: Entry, earlier: Entry) -> str:

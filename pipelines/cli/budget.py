@@ -263,7 +263,8 @@ def _cell(value: Fraction | float | str | None) -> str:
 
 
 def _charge(entry: Entry) -> dict[str, Any]:
-    """A charge as JSON."""
+    """A charge as JSON, with what it adds to the sums of its unit."""
+    spent = most(entry.unit, [entry])
     return {
         "charged": entry.charged,
         "dataset": entry.dataset,
@@ -272,16 +273,12 @@ def _charge(entry: Entry) -> dict[str, Any]:
         "mechanism": entry.mechanism,
         "k": entry.k,
         "windows": entry.windows.summary(),
-        **_sums(entry),
+        "epsilon": spent.epsilon if spent.adds_up else None,
+        "rho": spent.rho,
+        "delta": spent.zcdp_delta,
         "key_id": entry.key_id,
         "outcome": entry.outcome,
     }
-
-
-def _sums(entry: Entry) -> dict[str, Fraction | None]:
-    """What a charge adds to the sums of its unit."""
-    spent = most(entry.unit, [entry])
-    return {"epsilon": spent.epsilon if spent.adds_up else None, "rho": spent.rho, "delta": spent.zcdp_delta}
 
 
 def _ledger(url: str) -> Ledger:

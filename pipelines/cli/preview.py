@@ -66,7 +66,7 @@ def _preview(arguments: Arguments, others: list[str]) -> None:
     settings = list(product(*_settings(options, arguments.recall)))
     found = _previews(options, arguments, settings)
     if arguments.json:
-        plain = [one.plain() | _shared_in(one.question) for one in found]
+        plain = [one.plain() | ({"budget": _shared_out(one.question)} if one.question.shares else {}) for one in found]
         print_json(plain if len(plain) > 1 else plain[0])
     else:
         _print(found, arguments)
@@ -218,10 +218,6 @@ def _print_left_out(preview: Preview) -> None:
         print()
     for why, names in by_reason.items():
         print(f"Not tried ({why}): {', '.join(names)}")
-
-
-def _shared_in(question: Question) -> dict[str, Any]:
-    return {"budget": _shared_out(question)} if question.shares else {}
 
 
 def _run(arguments: Arguments, question: Question) -> str:

@@ -283,10 +283,6 @@ def _to_parquet(rows: Rows, schema: RankingSchema = PLAIN) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def _from_parquet(content: bytes) -> Rows:
-    return pq.read_table(io.BytesIO(content)).to_pylist()
-
-
 _JSON_LINES = Format(_to_json_lines, _from_json_lines)
 
 RANKING_FORMATS = {
@@ -294,7 +290,7 @@ RANKING_FORMATS = {
     ".csv": Format(_to_csv, _from_csv),
     ".jsonl": _JSON_LINES,
     ".ndjson": _JSON_LINES,
-    ".parquet": Format(_to_parquet, _from_parquet),
+    ".parquet": Format(_to_parquet, lambda content: pq.read_table(io.BytesIO(content)).to_pylist()),
 }
 
 

@@ -67,14 +67,13 @@ class InputRecord:
             pages = self._pages()
             known = {_text(entry): entry for page in pages for entry in _read(page.path)}
             for entry in known.values():
-                self._refuse_another(entry.get(_ASKED))
+                asked = entry.get(_ASKED)
+                if asked and self._asked and (found := of_streams(asked, self._asked)):
+                    whose = f"{verbatim(self._output)} is of {verbatim(self._release.id)} with {verbatim(told(found))}"
+                    remedy = f"ask the same again, or {ANOTHER_RELEASE}"
+                    raise InvalidArgument("release_id", f"is taken: {whose}", remedy)
             self._known, self._kept = known, bool(pages)
         return [entry for entry in self._known.values() if _ASKED not in entry]
-
-    def _refuse_another(self, asked: Mapping[str, Any] | None) -> None:
-        if asked and self._asked and (found := of_streams(asked, self._asked)):
-            rule = f"is taken: {verbatim(self._output)} is of {verbatim(self._release.id)} with {verbatim(told(found))}"
-            raise InvalidArgument("release_id", rule, f"ask the same again, or {ANOTHER_RELEASE}")
 
     def is_kept(self) -> bool:
         """Whether it is there: a stream has a page before its first window closes, though it may have read nothing."""

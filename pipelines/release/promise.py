@@ -83,7 +83,8 @@ def promised(
         declared = msgspec.structs.replace(restated, epsilon=max(restated.epsilon, least))
     if unit == "user" or everything.number == 1:
         return declared, None
-    return declared, _budget(*over_windows(most("user", charges), delta, added=not by_rho))
+    epsilon, delta = over_windows(most("user", charges), delta, added=not by_rho)
+    return declared, BudgetFacts(epsilon=_rounded(epsilon), delta=_rounded(delta))
 
 
 def _by_release(published: Iterable[tuple[Manifest, Windows]]) -> list[tuple[Manifest, Windows]]:
@@ -405,10 +406,6 @@ def _restated(
     if declared.windows_of_a_user is not None:
         facts |= {"windows_of_a_user": reached}
     return msgspec.structs.replace(declared, **facts)
-
-
-def _budget(epsilon: Fraction, delta: Fraction) -> BudgetFacts:
-    return BudgetFacts(epsilon=_rounded(epsilon), delta=_rounded(delta))
 
 
 def _rounded(value: Fraction) -> float:

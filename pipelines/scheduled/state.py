@@ -31,10 +31,11 @@ from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.source import BlockReader, Source
 from private_topk.runners import Launch
 from private_topk.transforms.completeness import with_receipt
-from private_topk.transforms.errors import InvalidArgument, crosses, verbatim
+from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.history import Step
 from private_topk.transforms.release import DRAWS, Release, ReleaseKey
+from private_topk.transforms.steps import flat_map
 from private_topk.transforms.windows import Period
 
 _ENDING = ".state"
@@ -281,7 +282,7 @@ class NewAndCounted(Source):
         reader = max(others, default=-1) + 1
 
         def read(pipeline: beam.Pipeline, reading: BlockReader) -> beam.PCollection:
-            pairs = beam.ParDo(_PairsDoFn(self.step, reader))
+            pairs = flat_map(_counted_before, self.step, reader)
             counted = pipeline | beam.Impulse() | "Read what was counted" >> pairs
             if new is None:
                 return counted
@@ -303,11 +304,5 @@ class NewAndCounted(Source):
         return (self.step.state.path(number) for number in range(1, len(self.step.state.steps) + 1))
 
 
-@crosses
-class _PairsDoFn(beam.DoFn):
-    def __init__(self, step: KeptStep, reader: int) -> None:
-        self._step, self._reader = step, reader
-
-    def process(self, _: bytes) -> Iterator[pa.RecordBatch]:
-        steps = self._step.number + self._step.is_kept
-        yield from with_receipt(self._step.state.pairs(steps), self._reader)
+def _counted_before(_: bytes, step: KeptStep, reader: int) -> Iterator[pa.RecordBatch]:
+    return with_receipt(step.state.pairs(step.number + step.is_kept), reader)

@@ -50,7 +50,7 @@ def read_published(*places: str) -> PublishedReport:
     manifests = [manifest for _, manifest in contents.values() if manifest is not None]
     _check_series(contents)
     if len(contents) > 1:
-        rows.sort(key=_moment)
+        rows.sort(key=lambda row: (row["window_start"] is not None, row["window_start"]))
     unknown: dict[str, frozenset[Any]] = {
         _name(file): frozenset() for _, some in found for file in some if file not in files
     }
@@ -77,10 +77,6 @@ def read_published(*places: str) -> PublishedReport:
     of_a_user = rankings_of_a_user(paid) if manifests[0].private and not unknown else None
     corrected = {window.start for each in manifests if each.corrects for window in each.windows}
     return PublishedReport(rows, series_of(paid), "", changes, otherwise, lost, of_a_user, paid, corrected)
-
-
-def _moment(row: Mapping[str, Any]) -> tuple[bool, Any]:
-    return row["window_start"] is not None, row["window_start"]
 
 
 def _check_series(contents: Mapping[str, _Content]) -> None:

@@ -206,7 +206,7 @@ class WindowsTogether(beam.PTransform):
 
     def __init__(self, period: Period | None) -> None:
         super().__init__()
-        self._fn = _WindowsTogetherDoFn(1 if period is None else len(period))
+        self._windows = 1 if period is None else len(period)
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         return (
@@ -214,20 +214,15 @@ class WindowsTogether(beam.PTransform):
             | "Out of the windows" >> WindowInto(GlobalWindows())
             | "Together" >> flat_map(lambda ranking: [(0, ranking)]).with_output_types(tuple[int, Ranking])
             | "Await every window" >> beam.GroupByKey()
-            | "See that all are there" >> beam.ParDo(self._fn)
+            | "See that all are there" >> flat_map(_all_there, self._windows)
         )
 
 
-@crosses
-class _WindowsTogetherDoFn(beam.DoFn):
-    def __init__(self, windows: int) -> None:
-        self._windows = windows
-
-    def process(self, gathered: tuple[int, Iterable[Ranking]]) -> Iterator[list[Ranking]]:
-        rankings = list(gathered[1])
-        if len({ranking.window for ranking in rankings}) < self._windows:
-            raise IncompleteDataError("the runner lost windows: nothing is published")
-        yield rankings
+def _all_there(gathered: tuple[int, Iterable[Ranking]], windows: int) -> Iterator[list[Ranking]]:
+    rankings = list(gathered[1])
+    if len({ranking.window for ranking in rankings}) < windows:
+        raise IncompleteDataError("the runner lost windows: nothing is published")
+    yield rankings
 
 
 class _WriteWindows(beam.PTransform):

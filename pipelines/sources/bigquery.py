@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from private_topk.pipelines.files import exists, match_any, open_file
+from private_topk.pipelines.files import exists, match_any, open_file, write_file
 from private_topk.pipelines.release.identity import not_in_fingerprint
 from private_topk.pipelines.sources.columns import Columns, Types
 from private_topk.pipelines.sources.files import Files
@@ -184,7 +184,7 @@ def exported(table: str, snapshot: str, columns: Sequence[str], within: tuple[st
 
     digest = hashlib.sha256(folder.encode()).hexdigest()
     attempt = run_once(client, digest, start, lambda number: bool(match_any(f"{folder}/{number}/rows-*.parquet")))
-    _note(f"{folder}/{_COMPLETE}", b"%d\n" % attempt)
+    write_file(f"{folder}/{_COMPLETE}", b"%d\n" % attempt)
     return f"{folder}/{attempt}/rows-*.parquet"
 
 
@@ -207,10 +207,3 @@ def run_once(client: Client, digest: str, start: Callable[[str, int], Any], is_t
             if not earlier.error_result and is_there(attempt):
                 return attempt
     raise AssertionError("there is always a next attempt")
-
-
-def _note(uri: str, content: bytes) -> None:
-    from apache_beam.io.filesystems import FileSystems
-
-    with FileSystems.create(uri) as sink:
-        sink.write(content)

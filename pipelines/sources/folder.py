@@ -16,8 +16,6 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from apache_beam.io.filesystem import CompressionTypes
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.transforms.core import RestrictionProvider
 from apache_beam.transforms.window import TimestampedValue
@@ -33,6 +31,7 @@ from private_topk.pipelines.files import (
     refuse_doubled,
     refuse_folder,
     refuse_tables,
+    write_file,
 )
 from private_topk.pipelines.release.identity import not_in_fingerprint
 from private_topk.pipelines.release.input_record import Entry, InputRecord
@@ -367,15 +366,13 @@ def _write(note: str, at: int) -> None:
     """Writes the note of an arrival unless there is one: the first note counts."""
     content = b"%d\n" % at
     if not is_local(note):
-        with FileSystems.create(note, compression_type=CompressionTypes.UNCOMPRESSED) as sink:
-            sink.write(content)
+        write_file(note, content)
         return
     draft = f"{note}.{secrets.token_hex(8)}.incomplete"
     with suppress(OSError):  # the caller checks whether it is there
         os.makedirs(os.path.dirname(note), exist_ok=True)
         try:
-            with open(draft, "xb") as sink:
-                sink.write(content)
+            write_file(draft, content)
             os.link(draft, note)
         finally:
             os.remove(draft)

@@ -214,7 +214,6 @@ class RestrictedLaplace(RestrictedMechanism):
 
     Guarantee: on counts that all move the same way, the k largest in their order cost k / b (Ding et al. 2019,
     Qiao et al. 2021); the noisy counts as a whole cost max_items_per_user / b. The framework does the rest.
-    Source: Carvalho & Wang, section 7; Qiao, Su & Zhang 2021.
     """
 
     about: ClassVar[About] = About(
@@ -291,8 +290,6 @@ class RestrictedPnf(RestrictedMechanism):
     """k rounds of permute-and-flip on the top kbar counts, then the framework's tests.
 
     The tests spend a quarter of epsilon and all of delta, each round (3 epsilon / 4) / k.
-
-    Source: Carvalho & Wang, section 7; McKenna & Sheldon 2020.
     """
 
     about: ClassVar[About] = About(

@@ -139,7 +139,6 @@ class LimitDomain(UnknownDomainMechanism):
 
     Guarantee: on the slots of `unknown_domain`, k draws of an e-bounded-range exponential mechanism; an unstable item
     beats bottom with probability at most delta / (2 M), so that (epsilon, delta)-DP follows.
-    Source: Durfee & Rogers 2019, Algorithms 1 and 2.
     """
 
     about: ClassVar[About] = About(
@@ -230,7 +229,6 @@ class TopStable(UnknownDomainMechanism):
     items, then h_i <= h_(i+1) + 1: its gap counts as 0, and each of the kbar tests passes a 0 with probability at most
     delta_s / kbar. The gap tested is the one directly below the released items; one position off would release unstable
     items for sure. The peeling from a stable set is an ordinary one.
-    Source: Carvalho, Wang, Gondara & Miao 2020.
     """
 
     about: ClassVar[About] = About(

@@ -154,8 +154,6 @@ class FastJoint(JointLoss):
         neighbours: what one user's change is.
 
     Cost: as JOINT. Truncating made the published algorithm fast; here it changes only the distribution.
-
-    Source: Wu & Zhang 2024, Theorem 4.1.
     """
 
     about: ClassVar[About] = About(

@@ -80,7 +80,7 @@ def _roots(steps: int) -> list[int]:
 
 def exact_row(steps: int, step: int) -> list[Fraction]:
     """The weights of the normals so far in the noise of a step: B_tj for j = 1 .. t, exactly."""
-    weights, roots, unit = _weights(steps), _roots(steps), _unit(steps)
+    weights, roots, unit = _weights(steps), _roots(steps), 1 << 2 * steps + _GRAIN
     sums = (sum(weights[s] * roots[s - j] for s in range(j, step)) for j in range(step))
     return [Fraction(total, unit) for total in sums]
 
@@ -107,10 +107,6 @@ def _rows(steps: int) -> Iterator[list[float]]:
     for t, weight in enumerate(weights):
         row = [before + weight * root for before, root in zip([*row, 0], reversed(roots[: t + 1]), strict=True)]
         yield [ldexp(entry >> spare if spare > 0 else entry, -min(_BITS, _BITS + spare)) for entry in row]
-
-
-def _unit(steps: int) -> int:
-    return 1 << 2 * steps + _GRAIN
 
 
 @dataclass(frozen=True, eq=False)

@@ -198,8 +198,13 @@ class Report:
         assert self.account is not None
         release = self.question.release
         try:
-            key_id, stream = release.key.key_id(), self._stream()
-            identity = self._fingerprint() if identity is None else identity
+            key_id, stream = release.key.key_id(), None
+            if not self.source.bounded:  # in words: a refusal names what has changed
+                stream = {**self._reads(self.source.identified()), "output": self._output()}
+            if identity is None:
+                identity = self.source.identity(release.key, self.question.period)
+                if stream is not None:  # whose contents are not known yet
+                    identity = fingerprint({"stream": identity, "output": self._output()}, release.key)
         except InvalidArgument as error:
             if error.field != "release_key":
                 raise
@@ -245,21 +250,9 @@ class Report:
                 return f"{told}, and it would fit" if used is None else f"{told} and not {float(used):.1%}"
         return ""
 
-    def _fingerprint(self) -> str:
-        """The fingerprint of the input; of a stream, whose contents are not known yet, with the place of its output."""
-        key = self.question.release.key
-        source = self.source.identity(key, self.question.period)
-        return source if self.source.bounded else fingerprint({"stream": source, "output": self._output()}, key)
-
     def _output(self) -> str:
         uri = (self.sink.files(self.question.period) or [self.sink.uri])[0]
         return os.path.realpath(uri) if is_local(uri) else uri
-
-    def _stream(self) -> dict[str, Any] | None:
-        """What the fingerprint of a stream is of, in words: a refusal names what has changed. None of bounded input."""
-        if self.source.bounded:
-            return None
-        return {**self._reads(self.source.identified()), "output": self._output()}
 
     def _reads(self, source: Any) -> dict[str, Any]:  # noqa: ANN401 - a value with an identity
         read = identity_of(source)

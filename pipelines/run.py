@@ -57,7 +57,6 @@ from private_topk.transforms.errors import (
     verbatim,
 )
 from private_topk.transforms.plan import Execution
-from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.top_k import RankBlocks
 from private_topk.transforms.types import kind_of
 from private_topk.transforms.validation import check_key
@@ -245,7 +244,6 @@ class _Running:
             yield
 
     def publish(self, pipeline: beam.Pipeline, say: Callable[[str], None] | None, health: Health | None) -> Done:
-        """Run the job until all is published."""
         report, live = self._report, self._live
         # Beam prints and logs what a worker raises, which may hold data: whoever catches an error reports it, once.
         with (
@@ -377,7 +375,17 @@ def _local_places(report: Report) -> Iterator[tuple[str, str]]:
 
 def _check_remote(report: Report) -> None:
     """Raise InvalidArgument unless workers elsewhere can read and write all that the report names."""
-    _check_key(report.question.release.key)
+    key = report.question.release.key
+    if key.in_memory:
+        raise InvalidArgument(
+            "release_key",
+            "must be given as gcp-secret:projects/P/secrets/S/versions/V for this runner",
+            "a random one stays in the memory of this process",
+        )
+    if not key.source.startswith("gcp-secret:"):
+        rule = f"{verbatim(key.source)} is a place of this machine, which the workers do not see"
+        remedy = "keep the key in Secret Manager and give gcp-secret:projects/P/secrets/S/versions/V"
+        raise InvalidArgument("release_key", rule, remedy)
     for field, path in _local_places(report):
         rule = f"{verbatim(path)} is a file of this machine, which the workers do not see"
         raise InvalidArgument(field, rule, "copy it to a bucket and give gs://BUCKET/...")
@@ -391,19 +399,6 @@ def _check_absolute(report: Report) -> None:
         if not os.path.isabs(path):
             rule = f"{verbatim(path)} is relative, and the workers may run in another folder"
             raise InvalidArgument(field, rule, f"give {verbatim(os.path.abspath(path))}")
-
-
-def _check_key(key: ReleaseKey) -> None:
-    if key.in_memory:
-        raise InvalidArgument(
-            "release_key",
-            "must be given as gcp-secret:projects/P/secrets/S/versions/V for this runner",
-            "a random one stays in the memory of this process",
-        )
-    if not key.source.startswith("gcp-secret:"):
-        rule = f"{verbatim(key.source)} is a place of this machine, which the workers do not see"
-        remedy = "keep the key in Secret Manager and give gcp-secret:projects/P/secrets/S/versions/V"
-        raise InvalidArgument("release_key", rule, remedy)
 
 
 def reach_files(words: Sequence[str], options: Options) -> None:

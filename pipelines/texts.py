@@ -47,7 +47,6 @@ def whole(text: str) -> int:
 
 
 def count(text: str) -> int:
-    """A whole number of at least 1."""
     if whole(text) < 1:
         raise ValueError(f"must be a whole number of at least 1, got {text}")
     return int(text)
@@ -164,8 +163,6 @@ def _accepted(read: Callable[[], Any]) -> Any:  # noqa: ANN401
 
 
 class OneOf:
-    """A reader that accepts certain words."""
-
     def __init__(self, *words: str) -> None:
         self.words = words
 

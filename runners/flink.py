@@ -178,7 +178,6 @@ def _kind(options: PipelineOptions) -> str:
 
 
 def _mini_cluster(options: PipelineOptions) -> tuple[str, dict[str, Any]]:
-    """The address and the settings of a mini cluster."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -195,7 +194,6 @@ def _mini_cluster(options: PipelineOptions) -> tuple[str, dict[str, Any]]:
 
 
 def _match_cluster(flink: FlinkRunnerOptions, chosen: bool) -> None:
-    """Set version and parallelism to those of the cluster."""
     master = FlinkRunner.add_http_scheme(flink.flink_master).rstrip("/")
     overview = JobManager(master).overview()
     if not overview:

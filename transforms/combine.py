@@ -23,7 +23,7 @@ from private_topk.transforms.errors import crosses
 from private_topk.transforms.plan import ExecutionPlan, Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import BlockCoder
-from private_topk.transforms.shuffle import InProcessShuffle, PutIn
+from private_topk.transforms.shuffle import InProcessShuffle, put_in
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.steps import flat_map
 
@@ -110,7 +110,7 @@ class CombineCounts(beam.PTransform):
         if self._pre_combine:
             counts |= "Pre-combine" >> beam.ParDo(_PreCombineDoFn(self._combiner)).with_output_types(KeyedCounts)
         if self._shuffle is not None:
-            counts, shuffle = counts | "Keep counts here" >> PutIn(self._shuffle), self._shuffle.name
+            counts, shuffle = counts | "Keep counts here" >> put_in(self._shuffle), self._shuffle.name
         combine = beam.ParDo(_CombineDoFn(self._combiner, shuffle)).with_output_types(KeyedCounts)
         totals = counts | "Gather each item's counts" >> beam.GroupByKey() | "Combine" >> combine
         return (totals, pairs) | "With new pairs" >> beam.Flatten() if self._keeps_pairs else totals

@@ -19,7 +19,7 @@ from private_topk.transforms.errors import crosses
 from private_topk.transforms.plan import ExecutionPlan, Partitioning
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.rows import BlockCoder, UserRows
-from private_topk.transforms.shuffle import InProcessShuffle, PutIn, ThreadPoolDoFn
+from private_topk.transforms.shuffle import InProcessShuffle, ThreadPoolDoFn, put_in
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.steps import flat_map
 from private_topk.transforms.user_shards import NEW_PAIRS, UserShard
@@ -65,8 +65,8 @@ class BoundContributions(beam.PTransform):
             return (rows, none) | "With every user shard" >> beam.Flatten() | "Bound and count" >> count
         shuffle = None
         if self._shuffle is not None:  # the runner groups numbers only; the rows they stand for stay in this process
-            rows |= "Keep rows here" >> PutIn(self._shuffle)
-            none |= "Keep empty user shards here" >> PutIn(self._shuffle)
+            rows |= "Keep rows here" >> put_in(self._shuffle)
+            none |= "Keep empty user shards here" >> put_in(self._shuffle)
             shuffle = self._shuffle.name
         count = beam.ParDo(_CountDoFn(self._counter, self._plan.cores, shuffle)).with_output_types(KeyedCounts)
         grouped = (

@@ -60,7 +60,6 @@ class Groups:
 
     @classmethod
     def of(cls, labels: Groups | PublicDomain | Iterable[Any], per_user: int = 1, overall: bool = False) -> Groups:
-        """The groups of a list. Raises InvalidArgument."""
         return labels if isinstance(labels, Groups) else cls(labels, per_user, overall)
 
     @classmethod

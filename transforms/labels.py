@@ -115,16 +115,11 @@ def check_items(items: pa.Array) -> pa.Array:
         raise InvalidArgument("domain", f"must not hold empty values, got {labels.null_count}: remove them")
     words = sorted_words(hash_labels(labels, _list_key(0)))  # a tenth of the time and memory of counting the labels
     if np.any(words[1:] == words[:-1]):
-        _refuse_repeated(labels)
+        tally = pc.value_counts(labels)
+        repeated = tally.filter(pc.greater(tally.field("counts"), 1))
+        if len(repeated):
+            raise InvalidArgument("domain", f"must hold every value once, got {len(repeated):,} repeated", _CATALOGUE)
     return labels
-
-
-def _refuse_repeated(labels: pa.Array) -> None:
-    """Raise InvalidArgument if two of the labels are equal. Cost: that of counting them."""
-    tally = pc.value_counts(labels)
-    repeated = tally.filter(pc.greater(tally.field("counts"), 1))
-    if len(repeated):
-        raise InvalidArgument("domain", f"must hold every value once, got {len(repeated):,} repeated", _CATALOGUE)
 
 
 def _list_key(attempt: int) -> bytes:
@@ -149,7 +144,11 @@ def column_of(items: Iterable[Any]) -> tuple[pa.Array, bool]:
         if isinstance(items, Mapping | str | bytes | type | IOBase):  # letters of a text, or lines, are no items
             raise TypeError
         if hasattr(items, "columns"):  # a frame or an Arrow table, which pandas iterates by the names of its columns
-            items = _only_column(items)
+            frame: Any = items
+            names = list(getattr(frame, "column_names", frame.columns))
+            if len(names) != 1:
+                raise InvalidArgument("domain", f"must be one column, got a frame of {len(names)}", _CATALOGUE)
+            items = frame[names[0]]
         # By these methods arrays and columns of tables give Python's own values.
         listed = next((getattr(items, name) for name in ("tolist", "to_pylist") if hasattr(items, name)), None)
         values = list(items if listed is None else listed())
@@ -201,13 +200,6 @@ def _is_label(value: object) -> bool:
     except (TypeError, ValueError):
         return False
     return True
-
-
-def _only_column(frame: Any) -> Any:  # noqa: ANN401 - of pandas, polars or Arrow
-    names = list(getattr(frame, "column_names", frame.columns))
-    if len(names) != 1:
-        raise InvalidArgument("domain", f"must be one column, got a frame of {len(names)}", _CATALOGUE)
-    return frame[names[0]]
 
 
 _MIN_PARTS = 2

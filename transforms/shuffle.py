@@ -60,15 +60,9 @@ _LIVE: weakref.WeakValueDictionary[str, InProcessShuffle] = weakref.WeakValueDic
 """Live shuffles by name, by which pickled objects look up theirs."""
 
 
-class PutIn(beam.PTransform):
+def put_in(shuffle: InProcessShuffle) -> beam.ParDo:
     """(key, element) to (key, number of some elements): in a bundle, the elements of one key share a number."""
-
-    def __init__(self, shuffle: InProcessShuffle) -> None:
-        super().__init__()
-        self._shuffle = shuffle.name
-
-    def expand(self, elements: beam.PCollection) -> beam.PCollection:
-        return elements | beam.ParDo(_PutInDoFn(self._shuffle)).with_output_types(tuple[int, int])
+    return beam.ParDo(_PutInDoFn(shuffle.name)).with_output_types(tuple[int, int])
 
 
 @crosses

@@ -92,7 +92,11 @@ class TopK:
     max_windows_per_user: int | None = field(default=None, metadata={"omit_if_default": True})
 
     def __post_init__(self) -> None:
-        _check_kinds(self.mechanism, self.score)
+        check_made(self.mechanism)
+        given: Any = self.score
+        if not isinstance(given, Score):
+            rule = f"must be Amounts such as Amounts(max_value=60), got {type(given).__name__}"
+            raise InvalidArgument("amounts", rule)
         self._set("publish_counts", None if self.publish_counts is None else counts_of(self.publish_counts))
         self._set("domain", as_domain(self.domain))
         self._set("groups", None if self.groups is None else Groups.of(self.groups))
@@ -395,11 +399,3 @@ def check_made(mechanism: object) -> None:
     if not isinstance(mechanism, Mechanism):
         rule = f"must be a Mechanism such as Joint(epsilon=1.0), got {type(mechanism).__name__}"
         raise InvalidArgument("mechanism", rule)
-
-
-def _check_kinds(mechanism: object, score: object) -> None:
-    """Raise InvalidArgument unless each has the right type."""
-    check_made(mechanism)
-    if not isinstance(score, Score):
-        rule = f"must be Amounts such as Amounts(max_value=60), got {type(score).__name__}"
-        raise InvalidArgument("amounts", rule)

@@ -47,7 +47,6 @@ class Charge:
     bounded: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a bound that is none."""
         most = 1 if self.windows_of_a_user is None else self.windows_of_a_user
         if not 1 <= most <= self.windows.number:
             raise ValueError("a charge has a bound of 1 up to the number of its windows")

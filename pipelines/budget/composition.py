@@ -235,7 +235,6 @@ def check_unit(unit: object) -> None:
 
 
 def check_windows(windows: int, field: str) -> None:
-    """Raise InvalidArgument unless a number of windows is from 1 to 10**15."""
     if not 1 <= windows <= _MAX_WINDOWS:
         least = f"at least 1, got {windows}" if windows < 1 else "at most 10**15"
         raise InvalidArgument(field, f"must be {least}")

@@ -221,7 +221,6 @@ class ChargeReceipt:
 
     @classmethod
     def of_new(cls, entry: Entry, used: Fraction | None, books: Books, ahead: Sequence[str] = ()) -> ChargeReceipt:
-        """That of a charge which is let through."""
         cost, only_rhos = most(entry.unit, [entry]), only_rhos_from(entry, books)
         return cls(entry.id, None, entry.charged, used, cost, ahead, only_rhos)
 
@@ -449,12 +448,10 @@ class Account:
         return Ledger(self.ledger)
 
     def budget(self, unit: str) -> Budget:
-        """The budget of one unit. Raises InvalidArgument if there is none."""
         return self.books.budget(self.dataset, unit)
 
 
 def tell_operator(text: str) -> None:
-    """One line on stderr."""
     print(f"ledger: {text}", file=sys.stderr)
 
 

@@ -135,7 +135,6 @@ class Connection:
         return datetime.fromtimestamp(int(self._connection.execute(clock).scalar_one()), UTC)
 
     def datasets(self) -> list[str]:
-        """The names of all datasets that have a budget."""
         return sorted(map(str, self._connection.scalars(sql.text("select distinct dataset from private_topk_budgets"))))
 
     def books(self, dataset: str | None) -> Books:
@@ -156,7 +155,6 @@ class Connection:
         return bool(self._connection.scalar(sql.text(query), columns))
 
     def next_id(self, kind: type) -> int:
-        """The number of the next row of a kind."""
         return 1 + (self._connection.scalar(sql.text(f"select max(id) from private_topk_{_TABLES[kind]}")) or 0)
 
     def finish(self, charge: int, outcome: str, now: str) -> None:
@@ -228,7 +226,6 @@ class Database:
         sql.event.listen(self._engine, "begin", lambda connection: connection.exec_driver_sql(kind.begin))
 
     def make(self) -> None:
-        """Make the tables where they are missing."""
         for attempt in range(_ATTEMPTS):  # another `create` may be making them at this moment
             try:
                 with self._told_if_slow(), self._engine.begin() as connection:

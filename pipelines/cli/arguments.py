@@ -88,7 +88,6 @@ def parser_of(name: str, command: Command, words: Sequence[str] = ()) -> Parser:
 
 
 def _usage(name: str, command: Command, options: Mapping[str, Option]) -> str:
-    """The usage line: what is required, with its values."""
     worded = {field: " ".join(filter(None, (flag(field), _metavar(option)))) for field, option in options.items()}
     needs, choose = ([worded[field] for field in fields] for fields in (command.needs, command.choose))
     one_of = f"({' | '.join(choose)})" if choose else ""

@@ -126,7 +126,6 @@ def _ledger(url: str) -> str:
 
 
 def _doctor(arguments: Namespace, others: list[str]) -> None:
-    """Print what was found. Raises RunFailed where something is wrong."""
     findings = list(examine(name_of(arguments.runner or "direct"), arguments.ledger, arguments.release_key))
     wrong = [finding.name for finding in findings if finding.state == "wrong"]
     if arguments.json:

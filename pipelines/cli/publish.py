@@ -48,7 +48,6 @@ stderr says which."""
 
 
 def _run(arguments: Namespace, others: list[str]) -> Done | None:
-    """Publish, and show what was published."""
     from private_topk.pipelines.cli.show import print_published, show_rows
 
     done = _publish(arguments, others)
@@ -64,7 +63,6 @@ def _run(arguments: Namespace, others: list[str]) -> Done | None:
 
 
 def _stream(arguments: Namespace, others: list[str]) -> Done | None:
-    """Run to the end of the horizon, and say so."""
     from private_topk.pipelines.progress import Health
 
     health = None if arguments.health_file is None or arguments.dry_run else Health(arguments.health_file)

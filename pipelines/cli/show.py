@@ -138,7 +138,6 @@ def _read(ranking: str) -> list[str]:
 
 
 def _write(pages: Sequence[tuple[str, str]], overwrite: bool) -> None:
-    """Write the page, and the pages of its groups if there are any."""
     (first, _), *others = pages
     if not first.endswith(".html"):
         raise InvalidArgument("html", f"must end with .html, got {verbatim(first)}")

@@ -123,7 +123,6 @@ def _of_a_named(question: Question) -> str:
 
 
 def _declared(question: Question, like: str, groups: int) -> ByGroup:
-    """The declared counts. Raises InvalidArgument."""
     top_k = question.top_k
     declared = expected_of(like, top_k.domain.size or None, question.period, top_k.score)
     if len(declared) > 1 and len(declared) != groups and not names_a_file(like):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import Mapping
-from dataclasses import Field, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from datetime import date, timedelta
 from fractions import Fraction
 from typing import Any
@@ -46,11 +46,12 @@ def identity_of(value: Any) -> Any:  # noqa: ANN401 - JSON, as far as the types 
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if is_dataclass(value) and not isinstance(value, type):
-        members = {
-            field.metadata.get(TOLD_AS, field.name): identity_of(_compared(field, value))
-            for field in fields(value)
-            if _is_told(field, value)
-        }
+        members = {}
+        for field in fields(value):
+            given, facts = getattr(value, field.name), field.metadata
+            if NOT_IN_FINGERPRINT not in facts and not (OMIT_IF_DEFAULT in facts and given == field.default):
+                compared = facts.get(NONE_MEANS) if given is None else given
+                members[facts.get(TOLD_AS, field.name)] = identity_of(compared)
         return {"kind": _kind(value), **members}
     if isinstance(value, Mapping):
         return {str(name): identity_of(member) for name, member in sorted(value.items())}
@@ -72,17 +73,6 @@ def _kind(value: object) -> str:
     if not isinstance(tag, str):
         raise TypeError(f"a {type(value).__name__} has no identity: give its class an identity_tag, a name for good")
     return tag
-
-
-def _is_told(field: Field[Any], value: Any) -> bool:  # noqa: ANN401 - the dataclass that has the field
-    if OMIT_IF_DEFAULT in field.metadata and getattr(value, field.name) == field.default:
-        return False
-    return NOT_IN_FINGERPRINT not in field.metadata
-
-
-def _compared(field: Field[Any], value: Any) -> Any:  # noqa: ANN401
-    given = getattr(value, field.name)
-    return field.metadata.get(NONE_MEANS) if given is None else given
 
 
 def fingerprint(value: object, key: ReleaseKey) -> str:

@@ -70,17 +70,13 @@ def this_moment() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def moment_of(text: str, field: str) -> int:
-    """Milliseconds since 1970 UTC of a time in ISO 8601, in UTC where it has no zone.
-
-    Raises InvalidArgument of the field.
-    """
+def moment_of(text: str) -> int:
+    """Milliseconds since 1970 UTC of a time in ISO 8601, in UTC where it has no zone. Raises InvalidArgument."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidArgument(
-            field, f"must be earliest, latest or a time such as 2026-01-01, got {verbatim(text)}"
-        ) from None
+        rule = f"must be earliest, latest or a time such as 2026-01-01, got {verbatim(text)}"
+        raise InvalidArgument("kafka_start", rule) from None
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 

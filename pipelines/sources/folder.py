@@ -329,7 +329,8 @@ def arrival_of(file: FileInfo, clock: Clock, now: int) -> int:
         InvalidArgument: it arrived before the close of a window that is published without it, or its late arrival
             cannot be noted.
     """
-    note = _note_of(file.path)
+    folder, slash, name = file.path.rpartition("/")
+    note = f"{folder}{slash}{NOTES}/{hashlib.sha256(os.fsencode(name)).hexdigest()[:32]}"
     noted = _read(note)
     if noted is None:
         if not clock.closes_between(file.written, now):
@@ -348,11 +349,6 @@ def arrival_of(file: FileInfo, clock: Clock, now: int) -> int:
             "", "a file appeared too late for closed windows, though another stream over this folder found it in time"
         )
     return noted
-
-
-def _note_of(path: str) -> str:
-    folder, slash, name = path.rpartition("/")
-    return f"{folder}{slash}{NOTES}/{hashlib.sha256(os.fsencode(name)).hexdigest()[:32]}"
 
 
 def _read(note: str) -> int | None:

@@ -82,7 +82,7 @@ class Kafka(Source):
         if self.readers < 1:
             raise InvalidArgument("kafka_readers", f"must be at least 1, got {self.readers}")
         if self.start != "earliest":
-            moment_of(self.start, "kafka_start")
+            moment_of(self.start)
 
     @property
     def uri(self) -> str:  # type: ignore[override] # set by what it is made of
@@ -197,4 +197,4 @@ class Kafka(Source):
 
     @property
     def _since(self) -> int | None:
-        return None if self.start == "earliest" else moment_of(self.start, "kafka_start")
+        return None if self.start == "earliest" else moment_of(self.start)

@@ -158,7 +158,6 @@ class Partitioning:
 
     @property
     def window_groups(self) -> int:
-        """How many window groups there are."""
         return -(-self.windows // self.windows_per_group)
 
     def group(self, number: int) -> range:

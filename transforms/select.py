@@ -376,7 +376,6 @@ class WindowCounts:
         return known[self.items(np.arange(len(self.listed)))]
 
     def items(self, ranks: Codes) -> Codes:
-        """The items at distinct ranks."""
         items, zero = np.empty(len(ranks), np.int64), ranks >= len(self.held)
         if not zero.all():
             items[~zero] = self.held[self._of_held.items(ranks[~zero])]

@@ -18,7 +18,6 @@ Exit status: 2 bad arguments or a port that is taken; 130 or 143 when it is ende
 
 
 def _expansion_service(arguments: Namespace, others: list[str]) -> None:
-    """Serve until a signal ends the process."""
     from private_topk.runners.expansion import RANK_ROWS, expansion_service
 
     with expansion_service(arguments.port) as address:

@@ -206,7 +206,6 @@ class Preview:
         return "\n\n".join("\n".join(lines) for lines in parts)
 
     def asked(self) -> dict[str, Any]:
-        """What was asked, as JSON."""
         question, delta = self.question, self.offered.get("delta")
         return {
             "expected": self.expected.summary(),

@@ -59,9 +59,7 @@ def forewarned(
     """
     top_k, mechanism = question.top_k, question.top_k.mechanism
     groups = 1 if top_k.groups is None else top_k.groups.size
-    declared = (
-        {} if like is None else _declared(question, like, 1 if top_k.groups is None else top_k.groups.labels.size)
-    )
+    declared = {} if like is None else _declared(question, like)
     counts = mechanism.guarantee.metric != "weights"
     published = _published_before(earlier, top_k, groups) if counts and (series or not declared) else {}
     by_group = declared if len(published) < groups and declared else published
@@ -122,8 +120,9 @@ def _of_a_named(question: Question) -> str:
     return "" if question.reason else with_delta(question)
 
 
-def _declared(question: Question, like: str, groups: int) -> ByGroup:
+def _declared(question: Question, like: str) -> ByGroup:
     top_k = question.top_k
+    groups = 1 if top_k.groups is None else top_k.groups.labels.size
     declared = expected_of(like, top_k.domain.size or None, question.period, top_k.score)
     if len(declared) > 1 and len(declared) != groups and not names_a_file(like):
         raise InvalidArgument("like", f"has {len(declared):,} groups, and {groups:,} are ranked")

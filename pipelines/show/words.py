@@ -402,7 +402,6 @@ def of_groups(groups: RankedGroups) -> str:
 
 
 def parameters(report: PublishedReport) -> list[tuple[str, str]]:
-    """The settings, as names and values."""
     manifest = report.manifest
     asked = ("items asked for", "all above a threshold" if report.k is None else f"{report.k:,}")
     if manifest is None:

@@ -117,7 +117,6 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
         tracker: Any,  # noqa: ANN401 - Beam's
         estimator: Any,  # noqa: ANN401 - Beam's
     ) -> Iterator[TimestampedValue]:
-        """Reads for a while."""
         positions = tracker.current_restriction()
         self._clock.catch_up(estimator, positions.sent.closed)
         deadline, quiet = time.monotonic() + _TURN, set(group)

@@ -136,5 +136,4 @@ def lines_of(text: bytes) -> pa.Array:
 
 
 def unreadable(count: int, columns: Columns) -> Rows:
-    """Rows that are all unreadable."""
     return Rows(dict.fromkeys(columns.names(), pa.nulls(count, pa.large_string())), pa.array(np.ones(count, bool)))

@@ -171,19 +171,23 @@ class Preview:
 
     def reasons(self) -> list[str]:
         """The recommendation with its reasons, in sentences; of what is close to noise, what would be better."""
-        advice = self.advice() if self.close_to_noise else ""
+        alike = [self.questions[one.name] for one in self.outlooks if one.ordered is self.best.ordered]
+        advice = self.advice(alike) if self.close_to_noise else ""
         return [*reasons(self.outlooks), *([advice] if advice else [])]
 
-    def advice(self) -> str:
-        """What would find at least half of the top k, by more draws of the same; nothing of a step of a series."""
+    def advice(self, questions: Sequence[Question]) -> str:
+        """What would find at least half of the top k, by more draws of what may be taken; nothing of a step to date.
+
+        Where all is noise that is any of the mechanisms: the one that finds most by chance need not be the best later.
+        """
         best, question, better = self.best, self.question, []
         if is_series(question):
             return ""
         with suppress(InvalidArgument):
-            smaller = largest_k(self.expected, [question], NOISE).top_k.max_items
+            smaller = largest_k(self.expected, questions, NOISE).top_k.max_items
             if smaller < question.top_k.max_items:
                 better.append(f"k = {smaller}")
-        times = fewest_windows(self.expected, question)
+        times = fewest_windows(self.expected, questions)
         if times is not None:
             alike = f" or {times} such groups merged" if question.asked.groups is not None else ""
             better.append(f"{times} times the users, as windows {times} times as long{alike} may have")
@@ -275,13 +279,14 @@ class Previews:
         return f"Expected of {self.place}: {self.expected.summary()}"
 
     def reasons(self) -> list[str]:
-        """The recommendation, in sentences; of the smallest group, if it is close to noise, what would be better."""
+        """The recommendation, in sentences; of the smallest group, if it is not worth it, what would be better."""
         some = list(self.previews.values())
         if not self.worth:
             return [*max(some, key=lambda one: one.best.recall.value).reasons(), *self.notes]
         which = f"all {self.number:,}" if len(self.worth) == self.number else self.judged()
         said = f"Take {self.best}: {which} {self.each}s are worth publishing ({named(self.worth)})."
-        advice = some[-1].advice() if some[1:] and some[-1].close_to_noise else ""
+        missed = list(self.previews)[-1] not in self.worth
+        advice = some[-1].advice([self.question]) if some[1:] and missed else ""
         more = [f"In the smallest, {advice[0].lower()}{advice[1:]}"] if advice else []
         return [said, *more, *self.notes]
 

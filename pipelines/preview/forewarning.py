@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -80,7 +80,7 @@ def forewarned(
     for why, applies in not_known.items():
         if applies:
             return False, f"unknown: {why}{_of_a_named(question)}"
-    worst = min(looked, key=lambda group: looked[group].recall.value)
+    worst = _worst({group: looked[group] for group in noisy or by_group if group in looked})
     judging = f"judging by {by_group[worst].summary()}, {short(looked[worst])}"
     told = (
         _outlook(top_k, declared[""]) if by_group is published and list(declared) == list(published) == [""] else None
@@ -92,6 +92,17 @@ def forewarned(
         judging = f"{len(noisy)} of {len(by_group)} groups ({named(noisy)}); " * bool(noisy) + f"the worst, {judging}"
     advice = "`private-topk preview` compares mechanisms and budgets, and spends nothing"
     return (True, f"close to noise: {judging}{_of_a_named(question)}. {advice}") if noisy else (False, judging)
+
+
+def _worst(looked: Mapping[str, Outlook]) -> str:
+    """The smallest of those groups that one ranking does not tell from the group of least recall: where nobody holds
+    much, chance finds more, since many items tie.
+
+    Args:
+        looked: by group, the largest first.
+    """
+    least = min(looked.values(), key=lambda one: one.recall.value)
+    return [group for group, one in looked.items() if one.recall_range[0] <= least.recall_range[1]][-1]
 
 
 def with_delta(question: Question) -> str:

@@ -97,17 +97,22 @@ def largest_k(
     return found
 
 
-def fewest_windows(expected: Expected, question: Question) -> int | None:
-    """How many windows, at least 2, have to be merged into one to find half of the top k; None beyond 100.
+def fewest_windows(expected: Expected, questions: Iterable[Question]) -> int | None:
+    """How many windows, at least 2, have to be merged into one to find half of the top k by one of some mechanisms;
+    None beyond 100.
 
     A merged window is taken to have as many times the users, and no more budget: its counts are multiplied. So it is
     for groups that are merged. Recall is taken to grow with them.
     """
+    best = _MAX_WINDOWS + 1
+    for question in questions:
 
-    def enough(times: int) -> bool:
-        return _reaches(lambda: question, expected, NOISE, times)
+        def enough(times: int, question: Question = question) -> bool:
+            return _reaches(lambda: question, expected, NOISE, times)
 
-    return _first(enough, 2, _MAX_WINDOWS) if enough(_MAX_WINDOWS) else None
+        if best > 2 and enough(best - 1):
+            best = _first(enough, 2, best - 1)
+    return best if best <= _MAX_WINDOWS else None
 
 
 def is_noise(expected: Expected, question: Question) -> bool:

@@ -160,6 +160,15 @@ def test_groups_of_a_declared_shape_are_judged_by_their_sizes(folder: Path) -> N
     assert listed.status == 2 and "--like has 2 groups, and 30 are ranked" in listed.err
 
 
+def test_the_worst_of_groups_that_chance_alone_fills_is_the_smallest() -> None:
+    """In a tiny group chance finds more: most items tie there."""
+    shape = "items=3000,users=4760,{},40,rank1=12%,rank10=3%"
+    groups = Groups(PublicDomain.of(["a", "b", "c"]))
+    spec = Question(TopK(10, Joint(epsilon=0.08), [f"item {n}" for n in range(3000)], groups=groups))
+    noisy, said = forewarned(spec, shape.format(310))
+    assert noisy and "the worst, judging by 3,000 items and 40 users" in said, said
+
+
 def test_a_thousand_groups_are_judged_by_some_of_them() -> None:
     sizes = [26_717 // n for n in range(1, 1001)]
     spec = Question(TopK(3, Joint(epsilon=0.5), ITEMS, groups=Groups(PublicDomain.of(map(str, range(1000))))))

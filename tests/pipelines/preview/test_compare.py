@@ -62,7 +62,7 @@ def test_joint_is_best_for_wide_gaps_and_noise_is_reported() -> None:
     wide = preview(GAPS, 5, 0.1)
     assert wide.best.name == "joint" and wide["joint"].recall.value > wide["peeling"].recall.high
     assert not wide.close_to_noise and wide.best.recall.value > 0.95
-    noise = preview(CLOSE, 10, 0.01, draws=100)
+    noise = preview(CLOSE, 10, 0.003, draws=100)
     assert noise.close_to_noise and noise.reasons()[-1].startswith("Neither a smaller k nor 100 times")
     many = preview(zipf(1.0, 5000, 12_000, 10), 100, 0.5, 1e-6, mechanism=("joint", "cdp-peeling"), draws=20)
     assert many.best.name == "cdp-peeling" and not many.close_to_noise
@@ -231,6 +231,15 @@ def test_following_the_advice_reaches_half_of_the_top_k() -> None:
     assert recall(k=k) >= 0.5 > recall(k=k + 1)
     assert recall(times=times) >= 0.5 > recall(times=times - 1)
     assert recall(parts[3]) >= 0.5 > recall()
+
+
+def test_what_helps_is_told_of_the_mechanism_that_is_taken() -> None:
+    """In the smallest group chance decides which of them finds most."""
+    shape, names = Reaches({1: 0.12, 10: 0.03}, 3000, 5000), ["fast-joint", "cdp-peeling"]
+    for sizes in ([4760, 40], [40]):
+        found = preview(shape.in_groups(sizes), 10, 1, 1e-6, mechanism=names, privacy_unit="user", horizon=12)
+        assert list(found.previews.values())[-1].best.name == "fast-joint" and len(found.worth) == len(sizes) - 1
+        assert "75 times the users" in found.reasons()[-1], "as of cdp-peeling alone"
 
 
 @pytest.mark.nightly

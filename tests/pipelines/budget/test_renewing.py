@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -218,3 +221,34 @@ def test_what_was_adopted_beyond_a_budget_counts_in_all_its_periods(tmp_path: Pa
     assert told.endswith(
         "; a user in all 2 periods so far is protected by epsilon 0.4, delta 0, since more was adopted."
     ), told
+
+
+def test_lost_periods_are_rebuilt_in_their_order_as_the_page_on_operations_says(tmp_path: Path) -> None:
+    """The next may begin when it might have by the ledger that was lost, and as much fits until then."""
+    page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text(encoding="utf-8")
+    [created, began] = re.findall(r"set `(\w+)` in `(\w+)` back", page)
+    lost, found = (Ledger(f"sqlite:///{tmp_path}/{name}.db") for name in ("lost", "found"))
+    for ledger in (lost, found):
+        ledger.create(Budget.of("plays", Fraction(3, 10), 0, unit="user"))
+    for name in "ab":
+        lost.charge(request(name, PURE))
+    let_pass(f"sqlite:///{tmp_path}/lost.db", YEAR + DAY)
+    lost.renew("plays", "user", YEAR)
+    lost.charge(request("c", PURE))
+    let_pass(f"sqlite:///{tmp_path}/lost.db", 9 * DAY)
+    books = lost.read()
+
+    def set_back(time: tuple[str, str], noted: str) -> None:
+        with closing(sqlite3.connect(tmp_path / "found.db")) as connection, connection:
+            connection.execute(f"update {time[1]} set {time[0]} = ? where dataset = 'plays'", (noted,))
+
+    found.adopt(books.charges[:2])
+    set_back(created, books.budgets[0].created)
+    found.renew("plays", "user", YEAR)
+    set_back(began, books.renewals[0].began)
+    assert [entry.release_id for entry in found.adopt(books.charges)] == ["c"]
+    assert (found.read().budgets, found.read().renewals) == (books.budgets, books.renewals)
+    for ledger in (lost, found):
+        with refused("period", f"is not over: it began on {books.renewals[0].began}"):
+            ledger.renew("plays", "user", YEAR)
+        assert ledger.charge(request("d", PURE)).used == Fraction(2, 3)

@@ -156,28 +156,29 @@ def _head(listing: Listing, of_end: bool) -> str:
 
 
 def _index(groups: Mapping[str | None, Sequence[Listing]], hrefs: Mapping[str | None, str]) -> dict[str, Any]:
-    """The first items of every group in its newest window, and the places of the items that most groups have."""
-    newest = max((each[-1] for each in groups.values()), key=lambda listing: (listing.start is not None, listing.start))
-    latest, rows = {group: each[-1] for group, each in groups.items()}, []
+    """The first items of every group in the newest window, and the places of the items that most groups have; apart
+    from them the groups that this window does not have.
+    """
+    newest, rows = next(iter(groups.values()))[-1], []  # the newest window's groups are first
+    latest = {group: each[-1] for group, each in groups.items() if each[-1][:2] == newest[:2]}
     ranks = {group: _ranks(each) for group, each in latest.items()}
     most = max(min(len(each.rows), _FIRST) for each in latest.values())
-    for group, listings in groups.items():
-        items = [row["item"] for row in latest[group].rows]
-        new = len(set(items) - set(_ranks(listings[-2]))) if len(listings) > 1 else ""
+    for group, listing in latest.items():
+        items, before = [row["item"] for row in listing.rows], groups[group][:-1]
+        new = len(set(items) - set(_ranks(before[-1]))) if before else ""
         rows.append((hrefs[group], group, [*items[:most], *[""] * (most - len(items))], new))
     held: dict[str, list[Any]] = {}
     for places in ranks.values():
         for item, place in places.items():
             held.setdefault(item, []).append(place)
     order = sorted(held, key=lambda item: (-len(held[item]), sum(n for n in held[item] if n != "•") / len(held[item])))
-    shared = [(item, [(ranks[group].get(item, ""), None) for group in groups]) for item in order[:_SHARED]]
-    title = newest.title() + ("" if newest.ranked else ", in no order of rank")
-    noise = [group for group, listing in latest.items() if listing.noise]
+    shared = [(item, [(each.get(item, ""), None) for each in ranks.values()]) for item in order[:_SHARED]]
     return {
-        "title": title,
+        "title": newest.title() + ("" if newest.ranked else ", in no order of rank"),
         "most": most,
-        "noise": noise,
+        "noise": [group for group, listing in latest.items() if listing.noise],
         "groups": rows,
+        "gone": [(hrefs[group], group, each[-1].title()) for group, each in groups.items() if group not in latest],
         "shared": shared,
         "new": any(new != "" for *_, new in rows),
     }

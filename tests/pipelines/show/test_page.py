@@ -327,6 +327,26 @@ def test_many_groups_have_a_page_each_and_one_that_compares() -> None:
     assert "country 1 " not in another and "country 1<" not in another
 
 
+def test_the_page_that_compares_has_only_the_newest_window() -> None:
+    """A group that this window no longer has is linked with its last one: its items are none of this window."""
+    names = [f"country {n}" for n in range(6)]
+    found = [
+        {**row, "item": f"{row['item']} of {row['group']}"}
+        for row in rows(2, [f"item {n}" for n in range(9)], groups=tuple(names))
+        if (row["group"], row["window_start"]) != ("country 2", START + timedelta(weeks=1))
+    ]
+    index = Reader(dict(pages(PublishedReport(found, manifest(2)), "weeks.html"))["weeks.html"])
+    assert "2026-01-12 00:00 to 2026-01-19 00:00 UTC" in index.texts
+    of = [text.rpartition(" of ")[2] for text in index.texts if text.startswith("item ")]
+    assert {*of} == {*names} - {"country 2"}
+    heads = [text for text in index.texts if text in names]
+    kept = [name for name in names if name != "country 2"]
+    assert heads == [*kept, "country 2", *kept]
+    said = " ".join("".join(index.texts).split())
+    assert "Not in this window: country 2 (last ranked 2026-01-05 00:00 to 2026-01-12 00:00 UTC)." in said
+    assert {"href": "weeks-groups/country%202.html"} in index.of("a")
+
+
 def test_the_words_of_a_page_state_the_privacy_of_the_manifest() -> None:
     said = " ".join(Reader(page(PAGES["weeks"])).texts)
     assert "more than 4.49 times as likely" in said and "probability of at most 1e-06" in said  # e^1.5 = 4.4817

@@ -10,12 +10,12 @@ from itertools import starmap
 
 from private_topk.pipelines.budget.accounting import ADOPTED, Entry
 from private_topk.pipelines.budget.ledger import Account
-from private_topk.pipelines.files import match_any, reached
+from private_topk.pipelines.files import exists, match_any, reached
 from private_topk.pipelines.options import Options
 from private_topk.pipelines.process import RunFailed, level
 from private_topk.pipelines.release.adopting import check_adopted
 from private_topk.pipelines.release.manifest import Manifest, Publication
-from private_topk.pipelines.release.place import Lying, pair_at
+from private_topk.pipelines.release.place import Lying, manifest_path, pair_at
 from private_topk.pipelines.release.promise import cost_of_a_window, named
 from private_topk.pipelines.report import sink_for
 from private_topk.pipelines.scheduled.periods import CORRECTION, Periods, corrections_beside, now
@@ -334,9 +334,12 @@ class Publications(Periods):
         return [place for periods in self._publications(number) for place in self._places(periods, number)]
 
     def _publications(self, number: int) -> list[Periods]:
-        """The first publication of a period, and all of its corrections."""
+        """The first publication of a period, and all of its corrections; of those that lie in a folder, where each
+        name is one of any period, the ones of which a file is there for this period.
+        """
         first = Periods(self._file)
-        return [first, *(Periods(self._file, name) for name in corrections_beside(first.uri(number)))]
+        named = (Periods(self._file, name) for name in corrections_beside(first.uri(number)))
+        return [first, *(each for each in named if any(map(_is_there, self._files(each, number))))]
 
     def _places(self, periods: Periods, number: int) -> list[Lying]:
         """The files at the places of a publication of a period: the first, or a correction."""
@@ -419,6 +422,11 @@ def _bounds(release_id: str) -> tuple[str, str]:
     """The start and the end of a period, as its release is named: in the order of time, as texts too."""
     start, _, end = release_id.rpartition("/")[2].partition("--")
     return start, end
+
+
+def _is_there(path: str) -> bool:
+    """Whether a ranking or its manifest is at its place."""
+    return exists(path) or exists(manifest_path(path))
 
 
 def _corrects(files: Sequence[str]) -> int:

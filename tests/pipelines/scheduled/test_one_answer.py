@@ -666,6 +666,23 @@ def test_a_correction_of_a_folder_lies_in_a_folder_of_its_own_and_counts_those_b
     assert shown.manifest is not None and shown.manifest.privacy is not None and shown.manifest.privacy.epsilon == 1.5
 
 
+@pytest.mark.parametrize("charged", [True, False])
+def test_a_correction_in_a_folder_is_one_of_its_period_alone(folder: Path, charged: bool) -> None:
+    """Its name lies beside all periods, and none of the others has lost anything; what it loses itself is told."""
+    text = CHARGED.replace("out/{report}-{start}.csv", "out/\n  format: csv").replace("epsilon: 1", "epsilon: 0.5")
+    (folder / "weekly.yaml").write_text(text if charged else text.partition("ledger:")[0])
+    for words in (FIRST, SECOND, (*FIRST, "--correction", "1")):
+        assert report(folder, *words) == 0
+    asked = (("--dry-run",), (*SECOND, "--dry-run"), (*FIRST, "--dry-run"), ("--missed", "--until", "2026-01-19"))
+    for words in (*asked, ("--backfill", "--until", "2026-01-19")):
+        said = told(folder, *words)
+        assert "lack files" not in said and "is lost" not in said, (words, said)
+    [ranking] = (folder / "out" / "correction-1").glob("*.csv")
+    ranking.unlink()
+    assert "periods that were begun or published and lack files: 1; " in told(folder, "--dry-run")
+    assert sum("correction-1" in line for line in told(folder, *asked[-1]).splitlines()) == 1
+
+
 def test_what_another_key_has_published_is_not_drawn_again_though_all_of_it_is_lost(folder: Path) -> None:
     """The ledger knows it: no call charges or writes anything. A correction is a publication, and counts both."""
     (folder / "weekly.yaml").write_text(CHARGED)

@@ -141,7 +141,7 @@ class Publications(Periods):
         more = "--missed names each"
         if beyond:
             told = f"published periods beyond the horizon of {self.schedule.horizon:,}: {beyond:,}"
-            yield "beyond", f"{told}; they count as before: take a horizon that has them"
+            yield "beyond", f"{told}; they count as before. Take a longer one only if this one was made shorter"
         if lack:
             other = "other " if asked is not None else ""
             lost = "" if self.account else ". What a lost manifest has cost is in no number here"

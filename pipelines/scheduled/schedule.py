@@ -49,7 +49,8 @@ class Schedule:
         """
         after = self.ended(end)
         if after == 0:
-            raise ValueError(f"the first period ends on {self.words(self._start(1))}")
+            told = f"the first period ends on {self.words(self._start(1))}"
+            raise ValueError(f"{told}; for one of an earlier horizon call the file as it was then")
         last = self._start(after)
         if last == end:
             return after - 1

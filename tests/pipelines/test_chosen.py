@@ -254,7 +254,7 @@ def test_a_pipeline_s_author_is_told_the_choice_and_its_reason(caplog: pytest.Lo
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"k": 3}, "epsilon must be given$"),
+        ({"k": 3}, "epsilon must be given: it is the privacy budget, such as 1$"),
         ({"k": 3, "epsilon": 1, "domain": UnknownDomain()}, "delta must be given where the domain is unknown"),
         (
             {"k": None, "epsilon": 1},

@@ -33,6 +33,7 @@ from private_topk.transforms.select import SelectTopK
 from private_topk.transforms.spec import TopK, check_kinds
 from private_topk.transforms.steps import flat_map
 from private_topk.transforms.validation import (
+    answer_once,
     check_key,
     check_lists,
     check_windowing,
@@ -66,7 +67,8 @@ class PrivateTopK(beam.PTransform):
         publish_counts: a budget of its own for noisy counts of the released items; a number is its epsilon. Or
             "drawn": the counts that the draw decides by, at no epsilon of their own.
         release: key and id that make the draw repeatable; by default new random ones. A random key stays in the memory
-            of this process: workers that are other processes need one that they can read.
+            of this process: workers that are other processes need one that they can read. In a pipeline a release
+            answers one input, once.
         period: the declared windows of event time: every one is published, empty or not, and its ranking is in that
             window, whatever the windows of the input are. Input that is windowed already needs it. Elements that were
             given no time lie in none of the windows.
@@ -273,6 +275,7 @@ class RankBlocks(beam.PTransform):
             placed |= "Drop late blocks" >> DropLateBlocks()
         in_global_window = isinstance(placed.windowing.windowfn, GlobalWindows)
         execution_plan = plan(spec, self._execution, self._period, in_global_window, placed.is_bounded, number)
+        answer_once(blocks.pipeline, self._release)
         windows = placed | "Every window" >> EveryWindow(self._period, execution_plan.windows)
         # block  ->  (user shard, rows)
         rows = placed | "Shard by user" >> ShardByUser(spec, key, execution_plan)

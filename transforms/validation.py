@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, TypeVar, get_type_hints
+from weakref import WeakKeyDictionary
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, PortableOptions
@@ -13,7 +14,7 @@ from apache_beam.transforms import trigger, window
 from private_topk.transforms.asked import Asked
 from private_topk.transforms.errors import InvalidArgument, by_signature, literal, refused, verbatim
 from private_topk.transforms.mechanisms import MECHANISMS, parameters_of
-from private_topk.transforms.release import ReleaseKey, not_here
+from private_topk.transforms.release import Release, ReleaseKey, not_here
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import Period
 
@@ -86,6 +87,25 @@ def check_lists(spec: TopK, runner: PipelineRunner | None) -> None:
                 f"{verbatim(path)} is a file of this machine, which the workers do not see",
                 "copy it to a bucket and give gs://BUCKET/...",
             )
+
+
+_ANSWERED: WeakKeyDictionary[beam.Pipeline, set[Release]] = WeakKeyDictionary()
+
+
+def answer_once(pipeline: beam.Pipeline, release: Release) -> None:
+    """Raise InvalidArgument if the pipeline has an answer under the release already: a ledger charges it for one. None
+    is charged for a key in memory, or for one that everybody knows.
+    """
+    if release.key.in_memory or not release.key.is_secret:
+        return
+    answered = _ANSWERED.setdefault(pipeline, set())
+    if release in answered:
+        raise InvalidArgument(
+            "release",
+            f"{verbatim(release.id)} has an answer in this pipeline already: one release answers one input, once",
+            "give each input a PrivateTopK whose Release has another id, each charged",
+        )
+    answered.add(release)
 
 
 def grouped_in_windows(rows: beam.PCollection) -> bool:

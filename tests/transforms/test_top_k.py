@@ -55,7 +55,7 @@ from private_topk.transforms.mechanisms.exact.histogram import IndexedCounts
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import WindowBounds, microseconds
-from tests.transforms.pipelines import Pairs, create, describe, outcome, set_counts
+from tests.transforms.pipelines import Pairs, create, describe, direct, outcome, set_counts
 
 ITEMS = [f"item {n}" for n in range(200)]
 JOINT = Joint(epsilon=1.0)
@@ -330,6 +330,22 @@ def test_windows_of_the_input_are_refused_unless_what_they_tell_is_accepted(wind
 def test_revealing_active_windows_is_refused_with_a_period() -> None:
     with pytest.raises(InvalidArgument, match="reveal_active_windows does not go with period"):
         PrivateTopK(1, JOINT, ["a"], period=Period(START, START + timedelta(days=1)), reveal_active_windows=True)
+
+
+def test_a_release_answers_one_input_of_a_pipeline_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ledger charges it once."""
+    monkeypatch.setenv("KEY", "k" * 32)
+    key = ReleaseKey.parse("env:KEY")
+    rank = PrivateTopK(1, JOINT, ["a"], release=Release(key, "one"))
+    for pipeline in (direct(), direct()):
+        rows, others = pipeline | "rows" >> create([("u", "a")]), pipeline | "others" >> create([("v", "a")])
+        with pytest.raises(InvalidArgument, match="period must be given"):  # and what was refused has answered nothing
+            rows | beam.WindowInto(FixedWindows(10)) | "refused" >> rank
+        rows | "once" >> rank
+        for again in (rank, PrivateTopK(2, JOINT, ["a", "b"], release=Release(key, "one"))):
+            with pytest.raises(InvalidArgument, match="release one has .* one input, once: give .* another id, each"):
+                others | f"again {again.top_k.k}" >> again
+        others | "two" >> PrivateTopK(1, JOINT, ["a"], release=Release(key, "two"))
 
 
 def test_an_unbounded_global_window_is_refused() -> None:

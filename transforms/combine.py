@@ -87,6 +87,10 @@ class CountedCoder(beam.coders.Coder):
     def is_deterministic(self) -> bool:
         return False
 
+    def to_type_hint(self) -> object:
+        """The type of its values, as that of blocks."""
+        return Counted
+
 
 registry.register_coder(Counted, CountedCoder)
 

@@ -52,6 +52,10 @@ class BlockCoder(beam.coders.Coder):
     def is_deterministic(self) -> bool:
         return False
 
+    def to_type_hint(self) -> type[pa.RecordBatch]:
+        """The type of its values, for runners that read a pipeline back, as those of notebooks do."""
+        return pa.RecordBatch
+
 
 registry.register_coder(pa.RecordBatch, BlockCoder)
 

@@ -70,8 +70,9 @@ class PrivateTopK(beam.PTransform):
             of this process: workers that are other processes need one that they can read. In a pipeline a release
             answers one input, once.
         period: the declared windows of event time: every one is published, empty or not, and its ranking is in that
-            window, whatever the windows of the input are. Input that is windowed already needs it. Elements that were
-            given no time lie in none of the windows.
+            window, whatever the windows of the input are. Input that is windowed already needs it; amounts are refused
+            in windows that overlap and in panes that accumulate. Elements that were given no time lie in none of the
+            windows.
         reveal_active_windows: take the windows of the input in place of a period, and accept that a window is
             published where somebody was active in it and not where nobody was. That tells of a user who is alone in
             one, and no epsilon covers it.
@@ -270,7 +271,7 @@ class RankBlocks(beam.PTransform):
         check_lists(spec, blocks.pipeline.runner)
         # block  ->  block in its windows, or with their numbers
         placed = blocks | "Assign windows" >> AssignWindows(self._period, number)
-        check_windowing(placed, spec, self._period, self._windows_are_public)
+        check_windowing(blocks, placed, spec, self._period, self._windows_are_public)
         if not placed.is_bounded and not self._execution.readers:
             placed |= "Drop late blocks" >> DropLateBlocks()
         in_global_window = isinstance(placed.windowing.windowfn, GlobalWindows)

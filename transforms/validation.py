@@ -127,8 +127,17 @@ def grouped_in_windows(rows: beam.PCollection) -> bool:
     return False
 
 
-def check_windowing(rows: beam.PCollection, spec: TopK, period: Period | None, windows_are_public: bool) -> None:
-    """Raise unless every window fires once, exists whoever is active in it, and is available when it is needed."""
+def check_windowing(
+    given: beam.PCollection, rows: beam.PCollection, spec: TopK, period: Period | None, windows_are_public: bool
+) -> None:
+    """Raise unless every window fires once, exists whoever is active in it, and is available when it is needed; and
+    unless amounts come once.
+
+    Args:
+        given: the rows before they were in the windows of the period.
+    """
+    if period is not None and spec.score.columns:
+        refuse_repeats(given)
     refuse_second_firings(rows)
     if not windows_are_public and not isinstance(rows.windowing.windowfn, window.GlobalWindows):
         raise InvalidArgument(
@@ -140,11 +149,32 @@ def check_windowing(rows: beam.PCollection, spec: TopK, period: Period | None, w
     spec.check_windows(period, rows.is_bounded)
 
 
+def refuse_repeats(rows: beam.PCollection) -> None:
+    """Raise InvalidArgument if rows may come several times, which a period adds up. Numbers of users stay the same."""
+    windowfn = rows.windowing.windowfn
+    accumulates = rows.windowing.accumulation_mode == trigger.AccumulationMode.ACCUMULATING
+    if isinstance(windowfn, window.SlidingWindows) and windowfn.size > windowfn.period:
+        repeating = "overlapping windows"
+    elif accumulates and not _fires_once(rows.windowing):
+        repeating = "accumulating panes"
+    else:
+        return
+    raise InvalidArgument(
+        "amounts",
+        f"would be added up several times: the input has {repeating}, in which elements repeat",
+        "apply PrivateTopK before that beam.WindowInto (another one behind it keeps the repeats)",
+    )
+
+
+def _fires_once(windowing: beam.transforms.core.Windowing) -> bool:
+    default = isinstance(windowing.triggerfn, trigger.DefaultTrigger) or windowing.triggerfn == trigger.AfterWatermark()
+    return default and windowing.allowed_lateness == 0
+
+
 def refuse_second_firings(rows: beam.PCollection) -> None:
     """Raise InvalidArgument unless every window of `rows` fires exactly once: each firing is a release of its own."""
     windowing = rows.windowing
-    default = isinstance(windowing.triggerfn, trigger.DefaultTrigger) or windowing.triggerfn == trigger.AfterWatermark()
-    if not default or windowing.allowed_lateness != 0:
+    if not _fires_once(windowing):
         raise refused(
             "every window must fire exactly once, since each firing is a release: window the input with "
             "the default trigger and allowed_lateness=0"

@@ -306,6 +306,37 @@ def test_triggers_that_may_fire_twice_are_refused_at_construction(case: str) -> 
         windowed | PrivateTopK(1, JOINT, ["a"])
 
 
+REPEATS = {
+    "overlapping windows": [SlidingWindows(10, 5)],
+    "accumulating panes": [FixedWindows(10), AfterWatermark(early=AfterCount(1)), AccumulationMode.ACCUMULATING],
+}
+ONCE = [
+    [FixedWindows(10)],
+    [SlidingWindows(10, 10)],
+    [FixedWindows(10), AfterWatermark(), AccumulationMode.ACCUMULATING],
+    [FixedWindows(10), AfterWatermark(early=AfterCount(1)), AccumulationMode.DISCARDING],
+]
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+def test_amounts_that_repeat_in_windows_of_the_input_are_refused(bounded: bool) -> None:
+    """A period adds them up; how often somebody has an item does not matter to numbers of users."""
+    pipeline = beam.Pipeline(BundleBasedDirectRunner(), options=PipelineOptions(["--streaming"]))
+    source = create([("u", "a", 1.0)]) if bounded else test_stream.TestStream().advance_watermark_to_infinity()
+    rows, period = pipeline | source, Period(START, START + timedelta(days=1))
+    amounts = PrivateTopK(1, "oneshot", ["a"], epsilon=1.0, amounts=Amounts(60), period=period)
+    for name, windowing in REPEATS.items():
+        windowed = rows | f"Into {name}" >> beam.WindowInto(*windowing)
+        with pytest.raises(InvalidArgument, match=f"^amounts would be .* the input has {name}, in .* before that beam"):
+            windowed | f"Amounts in {name}" >> amounts
+        pairs = windowed | f"Pairs in {name}" >> beam.Map(lambda row: row[:2]).with_output_types(tuple[str, str])
+        pairs | f"Users in {name}" >> PrivateTopK(1, JOINT, ["a"], period=period)
+    for number, windowing in enumerate(ONCE):
+        rows | f"Into {number}" >> beam.WindowInto(*windowing) | f"Amounts in {number}" >> amounts
+    overlapping = rows | beam.WindowInto(SlidingWindows(10, 5))  # a ranking for each
+    overlapping | PrivateTopK(1, "oneshot", ["a"], epsilon=1.0, amounts=Amounts(60), reveal_active_windows=True)
+
+
 def test_windows_inferred_from_the_data_are_refused() -> None:
     rows = beam.Pipeline(BundleBasedDirectRunner()) | create([("u", "a")]) | beam.WindowInto(Sessions(10))
     with pytest.raises(ValueError, match="inferred from the data"):
@@ -346,6 +377,20 @@ def test_a_release_answers_one_input_of_a_pipeline_once(monkeypatch: pytest.Monk
             with pytest.raises(InvalidArgument, match="release one has .* one input, once: give .* another id, each"):
                 others | f"again {again.top_k.k}" >> again
         others | "two" >> PrivateTopK(1, JOINT, ["a"], release=Release(key, "two"))
+
+
+def test_a_pipeline_is_read_back_from_what_goes_to_runners() -> None:
+    """As Interactive Beam does, which needs the type of every coder."""
+    pipeline, series = direct(), Period.of("2026-01-01", "2026-01-03", "1d", to_date=True)
+    rows = pipeline | create([("u", "a")])
+    rows | "whole" >> PrivateTopK(1, JOINT, ["a"])
+    rows | "to date" >> PrivateTopK(1, epsilon=1, delta=1e-6, domain=["a"], max_items_per_user=1, period=series)
+    again = beam.Pipeline.from_runner_api(pipeline.to_runner_api(), pipeline.runner, pipeline.options)
+    assert len(again.to_runner_api().components.transforms) == len(pipeline.to_runner_api().components.transforms)
+    own = [kind for kind in beam.coders.Coder.__subclasses__() if kind.__module__.startswith("private_topk.")]
+    assert len(own) >= 2
+    for kind in own:
+        assert isinstance(beam.coders.registry.get_coder(kind().to_type_hint()), kind)
 
 
 def test_an_unbounded_global_window_is_refused() -> None:

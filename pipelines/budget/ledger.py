@@ -633,7 +633,8 @@ def _own(connection: Connection, books: Books, dataset: str, unit: str) -> Budge
         rule = (
             f"must be {' or '.join(sorted(found))}, as in the budget of dataset {dataset}{''.join(charged)}, got {unit}"
         )
-        raise NoBudget("privacy_unit", verbatim(rule), _OPEN)
+        remedy = " or ".join(f'unit="{held}"' for held in sorted(found))
+        raise NoBudget("privacy_unit", verbatim(rule), f"give Request.of {remedy}, or {_OPEN}")
     return found[unit]
 
 

@@ -99,7 +99,12 @@ def answered(world: World) -> None:
 
 BEAM = [
     Held("from typing import NamedTuple", "python", says=r"'prices': \[4.5, 4.5\](.|\n)*{'not_in_domain': '1'}"),
-    Held("import hmac", "python", before=orders_with_a_budget, says="charged sweets/2026 to dataset orders: .*; 100"),
+    Held(
+        "import hmac",
+        "python",
+        before=orders_with_a_budget,
+        says=r"(?s)\A(?!.*PrivateTopK cannot check).*charged sweets/2026 to dataset orders: [^\n]*; 100",
+    ),
     Held("pipeline:", "saved", name="drinks.yaml"),
     Held("$ python -m apache_beam.yaml.main", after=one_drink_is_ranked),
 ]

@@ -266,7 +266,7 @@ def test_a_missing_table_dataset_or_unit_is_named(url: str) -> None:
         ledger.create(budget("2"))
     with refused("dataset", "songs has no budget in this ledger, which knows plays"):
         ledger.budget("songs", "user-window")
-    with refused("privacy_unit", "must be user-window, as in the budget of dataset plays, got user: open one with"):
+    with refused("privacy_unit", "must be user-window, as in the budget of dataset plays, got user: give Request"):
         ledger.budget("plays", "user")
 
 
@@ -276,7 +276,7 @@ def test_a_charge_with_no_budget_of_its_unit_is_refused(url: str) -> None:
     ledger.create(budget("1"))
     with refused("dataset", "songs has no budget in this ledger, which knows plays"):
         ledger.charge(request("a", dataset="songs"))
-    with refused("privacy_unit", "must be user-window, as in the budget of dataset plays, got user"):
+    with refused("privacy_unit", 'give Request.of unit="user-window", or open one with `private-topk budget create`'):
         ledger.charge(request("a", unit="user"))
     assert ledger.read().charges == []
 

@@ -35,7 +35,7 @@ _WARNINGS: ContextVar[bool] = ContextVar("warnings of workers", default=False)
 
 
 def exact_counters(exact: bool = True) -> AbstractContextManager[None]:
-    """Let the transforms that are made inside count exactly what they drop themselves, and not what a runner drops late.
+    """Let the transforms that are made inside count exactly what they drop, which is not what a runner drops as late.
     One user's rows show in such counts: no epsilon holds.
     """
     return _inside(_EXACT, exact)

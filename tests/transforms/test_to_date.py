@@ -237,6 +237,19 @@ def test_counts_that_come_with_the_draw_are_those_of_each_step(groups: bool) -> 
     assert len({ranking.noise for ranking in found.values()}) == 5
 
 
+def test_a_large_epsilon_shows_true_counts_to_date() -> None:
+    """As docs/beam.md tells those who test their pipelines."""
+    rows, exact = [Row(f"u{n}", 0, 0) for n in range(9)] + [Row(f"u{n}", 1, 1) for n in range(5)], []
+    testing: dict[str, Any] = {"epsilon": 1e5, "delta": 1e-6, "max_items_per_user": 100, "publish_counts": "drawn"}
+    FOUND.clear()
+    with direct() as pipeline:
+        elements = pipeline | create(rows) | beam.Map(element, False).with_output_types(tuple[str, str])
+        elements | PrivateTopK(2, domain=ITEMS, period=YEAR, **testing) | beam.Map(keep)
+    for ranking in sorted(FOUND, key=Ranking.label):
+        exact.append([int(count) for count in ranking.noisy_counts or ()])
+    assert exact == [[9, 0], *[[9, 5]] * 4]
+
+
 def test_amounts_that_come_with_the_draw_are_in_their_measure() -> None:
     amounts = Amounts(Decimal("1.50"), Decimal("0.25"))
     spec = TopK(3, CorrelatedGaussian(2.0, 1e-5, 2), PublicDomain.of(ITEMS), None, DrawnCounts(), amounts).over(YEAR)

@@ -203,7 +203,7 @@ def _ledger(report: Report) -> Iterator[Fact]:
 def reports(account: Account, request: Request, own: str) -> Iterator[Fact]:
     """What other reports than that of a release still need of the account's dataset, after a charge."""
     books = account.books.after(request)
-    if told := told_ahead(books.budgets, books, own, " after this"):
+    if told := told_ahead(books.budgets, books, own, " after this", charged=False):
         yield "reports", "; ".join(told)
 
 

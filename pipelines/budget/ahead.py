@@ -113,9 +113,11 @@ def _horizon(entry: Entry) -> tuple[int, Cost, tuple[datetime, datetime] | None]
     return None
 
 
-def told_ahead(budgets: Iterable[Budget], books: Books, own: str = "", after: str = "") -> list[str]:
-    """What the reports of some budgets still need, in sentences, but that of the release `own`; and, where that has no
-    periods left, what all need together.
+def told_ahead(
+    budgets: Iterable[Budget], books: Books, own: str = "", after: str = "", *, charged: bool = True
+) -> list[str]:
+    """What the reports of some budgets still need, in sentences, but that of the release `own`; and what all need
+    together, but where that has periods left and nothing is charged yet: its own sentence says so then.
     """
     told = list[str]()
     for budget in budgets:
@@ -126,7 +128,7 @@ def told_ahead(budgets: Iterable[Budget], books: Books, own: str = "", after: st
             f"{ahead.in_words(f' of report {name} ({_when(newest)}) remain{after}')}{alone}"
             for name, newest, ahead in others
         ]
-        if len(others) == len(found) > 1:
+        if len(found) > 1 and (charged or len(others) == len(found)):
             told.append(_together(budget, books, [ahead for _, _, ahead in found]))
     return told
 

@@ -285,7 +285,8 @@ def how_to_read(report: PublishedReport) -> list[str]:
         "have moved at all.": several and not series,
         OF_KEPT_ROWS: manifest is not None and manifest.leaves_rows_out and not counted,
         "Counts have noise of their own and may be below zero. Where a range is shown, the count without noise lies in "
-        f"it with a probability of at least 95%, for {_of_which(manifest)}.": counted,
+        f"it with a probability of at least 95%, for {_of_which(manifest)}. Counts of one ranking may have much of "
+        "their noise in common, which sums and averages of them keep.": counted,
         "Where an order is certain, no item below has a larger count without noise, with 95% confidence for all items "
         "of a ranking together. That follows from the differences of counts, so that ranges of two may overlap.": any(
             listing.certainty for listing in listings

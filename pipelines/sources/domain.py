@@ -229,8 +229,8 @@ def _found_at(path: str, field: str = "domain") -> str:
     with reached(path, field, remedy=remedy):
         files = match_any(path)
     if not files:
-        rule = "does not exist" + ": the list is one for all periods, so that no {start} is filled in" * ("{" in path)
-        raise InvalidArgument(field, f"{verbatim(path)} {literal(rule)}", remedy)
+        one = ": the list is one for all periods, so that no {start} is filled in" if "{start}" in path else ""
+        raise InvalidArgument(field, f"{verbatim(path)} does not exist{literal(one)}", remedy)
     if len(files) > 1:
         raise InvalidArgument(field, f"must be one file, got {len(files)} by {verbatim(path)}")
     return files[0].path

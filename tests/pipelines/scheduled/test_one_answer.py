@@ -332,8 +332,9 @@ def test_a_report_whose_first_period_was_moved_has_its_new_periods_left(folder: 
     assert report(folder, "--backfill", "--until", "2026-01-19") == 0
     assert command("report", str(folder / "other.yaml"), *FIRST).status == 0
     (folder / "weekly.yaml").write_text(moved)
-    assert report(folder, "--window-end", "2026-01-26") == 0
     together = "with all periods of all reports 120.0% would be used\n"
+    charged = command("report", str(folder / "weekly.yaml"), "--window-end", "2026-01-26", "--quiet")
+    assert charged.status == 0 and charged.err.count(f"ledger: {together}") == 1
     adopted = command("budget", "adopt", "--ledger", other, "--dataset", "heard", f"{folder}/out", f"{folder}/others")
     for said in (command("budget", "show", "--ledger", url), adopted):
         assert re.search(r"  ahead     1 of 2 periods of report weekly .* remain; with them 90.0% of", said.out), said

@@ -52,12 +52,12 @@ class Health:
     """The health file of a stream: its progress as JSON, replaced as a whole every second; and how it ended.
 
     Whatever ends a launch, its exit status is there then, also if no stream began. Before its stream has begun it does
-    not write over a file that is none, nor over that of another launcher which lives.
+    not write over a file that is none, nor over that of another launcher which lives, nor make a folder.
     """
 
     def __init__(self, path: str) -> None:
         self._path, self._facts = path, dict[str, object]()
-        self._kept = os.path.exists(path)
+        self._kept = os.path.exists(path) or not os.path.isdir(os.path.dirname(path) or ".")
         with suppress(OSError, ValueError, TypeError, KeyError), open(path, "rb") as last:
             found = json.load(last)
             silent = datetime.now(UTC) - datetime.fromisoformat(found["time"])

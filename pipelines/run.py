@@ -223,7 +223,8 @@ class _Running:
         """The charge to the report's account, if it has one, around what is run inside."""
         report, request = self._report, self._request
         if report.question.reason is not None:
-            print(f"mechanism: {report.question.mechanism_told()}{with_delta(report.question)}", file=sys.stderr)
+            more = "" if self._finished else with_delta(report.question)
+            print(f"mechanism: {report.question.mechanism_told()}{more}", file=sys.stderr)
         with level("warning"):
             for sentence in () if self._finished else _told(report):
                 print(f"private-topk: {sentence}", file=sys.stderr)

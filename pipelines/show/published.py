@@ -210,6 +210,12 @@ class PublishedReport:
         return f"{what}, {when(windows[0][0], max(end for _, end in windows), self.zone)}" if windows else what
 
     @property
+    def leaves_rows_out(self) -> bool:
+        """Whether a bound may keep rows out of what is counted, in any window of the series."""
+        parts = self.parts or (() if self.manifest is None else (self.manifest,))
+        return any(part.leaves_rows_out for part in parts)
+
+    @property
     def is_private(self) -> bool:
         return self.manifest is None or self.manifest.private
 
@@ -230,7 +236,6 @@ class PublishedReport:
         few = len({group for _, _, group in by_window}) <= noise.MAX_GROUPS
         drawn = noise.drawn_with(self.manifest) if self.manifest is not None and few else None
         helped = self.manifest is not None and self.manifest.draws_counts
-        bounded = self.manifest is not None and self.manifest.leaves_rows_out
         changed = dict(self.changes)
         return [
             Listing(
@@ -240,7 +245,7 @@ class PublishedReport:
                 self._steps,
                 drawn,
                 helped,
-                bounded,
+                self.leaves_rows_out,
                 changed.get(at[0], ""),
                 at[0] in self.corrected,
             )

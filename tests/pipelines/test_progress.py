@@ -119,6 +119,9 @@ def test_a_health_file_tells_how_a_stream_ended(tmp_path: Path, error: BaseExcep
 
 def test_a_launch_that_is_refused_leaves_files_that_are_not_its_own(tmp_path: Path) -> None:
     """That of a launcher which lives: of one that was killed it goes stale, and is its own a minute later."""
+    with pytest.raises(InvalidArgument), Health(f"{tmp_path}/no/health.json").ending_told():
+        raise InvalidArgument("domain", "is not there")
+    assert not list(tmp_path.iterdir())
     path = tmp_path / "health.json"
     alive = {"time": utc_text(datetime.now(UTC), "seconds"), "windows": 8, "published": 1, "ended": None}
     for content, kept in (

@@ -254,6 +254,10 @@ def test_counts_of_what_bounds_keep_are_not_said_to_be_those_of_all_rows(
         assert (BEYOND in Path(f"{n}.html").read_text()) is told
         if n == 0:
             assert re.search(r"1  a +about 100 ± 0", done.out) and "certain" in done.out
+    for first, bound in (("2026-01-01", {"max_items_per_user": 1}), ("2026-01-02", {})):
+        day = {"window": "1d", "from": first, "to": f"{first[:-1]}{int(first[-1]) + 1}", "output": f"s/{first}.csv"}
+        assert command("run", *options(**asked, **day, **bound)).status == 0
+    assert BEYOND in command("show", "s").out, "of a series that was bounded once"
     bare = command("run", *options(**{**asked, "publish_counts": None}, max_items_per_user=1, output="bare.csv"))
     assert bare.status == 0 and BEYOND not in bare.out
     assert command("show", "bare.csv").out.replace("\n", " ").count("What a person has beyond the bounds") == 1

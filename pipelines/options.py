@@ -192,7 +192,7 @@ _INPUT = _section(
         _both("the column of items (default: item); several columns make one item together, as in country,title")
         | {
             "preview": "the column of items in {domain} and {found}, as in the run (default: item)",
-            "show": "with {item_titles}: its column of items (default: item)",
+            "show": "with {item_titles}: its column of items (default: as in the rows)",
         },
         columns,
         "NAME[,NAME]",

@@ -151,6 +151,8 @@ class ReleaseKey:
         if not isinstance(given, str):
             rule = f"must be a text such as file:PATH, got {type(given).__name__}"
             raise InvalidArgument("release_key", rule, "ReleaseKey.held(...) takes the key itself")
+        if given != _KNOWN and not self.in_memory:
+            _check_form(given)
 
     @classmethod
     def fresh(cls) -> ReleaseKey:
@@ -169,13 +171,7 @@ class ReleaseKey:
     @classmethod
     def parse(cls, text: str) -> ReleaseKey:
         """The key behind a reference. Raises InvalidArgument for any other text, without repeating it."""
-        kind, _, rest = str(text).partition(":")
-        if kind not in ("file", "env", "gcp-secret") or not rest:
-            raise InvalidArgument(
-                "release_key", f"must be given as {_FORMS}", "the key itself never goes on a command line"
-            )
-        if kind == "gcp-secret" and not re.fullmatch(r"projects/[^/]+/secrets/[^/]+/versions/[^/]+", rest):
-            raise InvalidArgument("release_key", "must name a version: gcp-secret:projects/P/secrets/S/versions/V")
+        _check_form(str(text))
         return cls(text)
 
     @classmethod
@@ -285,6 +281,16 @@ def release_seed(release: Release, window: str, parameters: Mapping[str, object]
     """
     message = json.dumps([f"private-topk {DRAWS}", release.id, window, parameters, data.hex()], sort_keys=True)
     return hmac.digest(release.key.derive("release"), message.encode(), hashlib.sha256)
+
+
+def _check_form(reference: str) -> None:
+    kind, _, rest = reference.partition(":")
+    if kind not in _READERS or not rest:
+        raise InvalidArgument(
+            "release_key", f"must be given as {_FORMS}", "the key itself never goes on a command line"
+        )
+    if kind == "gcp-secret" and not re.fullmatch(r"projects/[^/]+/secrets/[^/]+/versions/[^/]+", rest):
+        raise InvalidArgument("release_key", "must name a version: gcp-secret:projects/P/secrets/S/versions/V")
 
 
 def _from_file(path: str) -> bytes:

@@ -110,7 +110,8 @@ def _titled(report: PublishedReport, arguments: Namespace) -> PublishedReport:
     from private_topk.pipelines.sources.domain import read_titles
 
     names = columns_in(report.rows[0])[1] if report.rows else ("item",)
-    titles = read_titles(arguments.item_titles, arguments.item_column or names, arguments.title_column or "title")
+    of_rows = (report.manifest and report.manifest.columns or {}).get("item", names)  # by whose name lists are read too
+    titles = read_titles(arguments.item_titles, arguments.item_column or of_rows, arguments.title_column or "title")
     return replace(
         report,
         rows=[

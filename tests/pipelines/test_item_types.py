@@ -159,6 +159,10 @@ def test_all_that_reads_rankings_takes_both() -> None:
     write(Path("titles.csv"), f"item,title\n{IDS[0]},Amber Avenue\n")
     titled = command("show", integers, "--item-titles", "titles.csv").out
     assert "Amber Avenue" in titled and "-4" in titled
+    write(Path("plays.csv"), [{**row, "track": row["item"]} for row in ROWS])
+    write(Path("titles.csv"), f"track,title\n{IDS[0]},Amber Avenue\n")
+    own = published("o.avro", input="plays.csv", item_column="track")  # lists are read by the rows' name of the item
+    assert "Amber Avenue" in command("show", own, "--item-titles", "titles.csv").out
     like = command("preview", "--like", integers, "--mechanism", "joint", "--k", "2", "--epsilon", "1")
     assert like.status == 0, like.err
     series = ["show", published("a.avro", **WEEKS[0]), published("b.avro", **WEEKS[1], input="plays.csv")]

@@ -52,6 +52,8 @@ def test_a_fresh_release_is_a_new_one() -> None:
 def test_an_invalid_key_reference_is_refused_without_showing_it(text: str) -> None:
     with refused("release_key", "must") as caught:
         ReleaseKey.parse(text)
+    with refused("release_key", "must"):
+        ReleaseKey(text)
     assert not text or text.partition(":")[2] in ("", *str(caught.value).split()) or text not in str(caught.value)
 
 

@@ -104,7 +104,9 @@ def _previews(options: Options, arguments: Arguments, settings: Sequence[tuple[A
                 continue
             if options.get("to_date") or isinstance(expected, Mapping):
                 raise InvalidArgument(
-                    "recall", "does not go with groups or {to_date}, which differ in it", "give {k} and {epsilon}"
+                    "recall",
+                    "does not go with groups or {to_date}, which differ in it",
+                    "give {k} and {epsilon}; with groups several of them make a table",
                 )
             wanted = (k is None, float(arguments.recall))
             found, best = shown(_solved(question, expected, *wanted, names, given_to_some, tell), tried), None

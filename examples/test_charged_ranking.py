@@ -1,6 +1,5 @@
 """The tests of charged_ranking.py, as one would write them beside a pipeline of one's own: `pytest examples`."""
 
-import json
 from pathlib import Path
 
 import apache_beam as beam
@@ -21,11 +20,11 @@ def test_users_of_a_day_are_counted() -> None:
     """Without noise: the pipeline around the ranking is what is tested."""
     rank = PrivateTopK(k=1, mechanism=TrueTopK(), domain=DISHES, item="dish", period=WEEK)
     with beam.Pipeline() as pipeline:
-        rows = daily_top(pipeline | beam.Create([line.encode() for line in MONDAY]), rank) | beam.Map(json.loads)
-        monday = rows | beam.Filter(lambda row: row["window_start"].startswith("2026-01-05"))
+        rankings = daily_top(pipeline | beam.Create([line.encode() for line in MONDAY]), rank)
+        monday = rankings | beam.Filter(lambda ranking: ranking.window.start == WEEK.start)
         # A ranking is in its window: all windows in one assertion.
-        items = monday | beam.Map(lambda row: row["item"]) | beam.WindowInto(GlobalWindows())
-        assert_that(items, equal_to(["tea"]))
+        items = monday | beam.Map(lambda ranking: ranking.items) | beam.WindowInto(GlobalWindows())
+        assert_that(items, equal_to([("tea",)]))
 
 
 def test_it_is_charged_once_and_repeats_its_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,12 +33,12 @@ def test_it_is_charged_once_and_repeats_its_answer(tmp_path: Path, monkeypatch: 
     Path("orders.csv").write_text("\n".join(["user,dish,time", *MONDAY, "u1", "u1,tea,yesterday"]))
     ledger = Ledger("sqlite:///budget.db")
     ledger.create(Budget.of("orders", 1))
-    job = ["--orders=orders.csv", "--key=release.key", "--ledger=sqlite:///budget.db", "--output=top"]
+    job = ["--orders=orders.csv", "--key=release.key", "--ledger=sqlite:///budget.db", "--output=top.jsonl"]
     main(job)
-    answer = Path("top.jsonl").read_text()
+    answer = Path("top.jsonl").read_bytes()
     assert len(answer.splitlines()) == 7 * 2
     main(job)
-    assert sorted(Path("top.jsonl").read_text().splitlines()) == sorted(answer.splitlines())
+    assert Path("top.jsonl").read_bytes() == answer
     with monkeypatch.context() as changed, pytest.raises(InvalidArgument):  # a slip in the code, refused uncharged
         changed.setattr("charged_ranking.daily_top", lambda lines, rank: lines | rank)
         changed.setattr("charged_ranking.WEEK", Period.of("2026-01-12", "2026-01-19", "1d"))
@@ -47,6 +46,9 @@ def test_it_is_charged_once_and_repeats_its_answer(tmp_path: Path, monkeypatch: 
     assert [(charge.windows.number, charge.cost.epsilon, charge.outcome) for charge in ledger.read().charges] == [
         (7, 1, "released")
     ]
+    with monkeypatch.context() as changed, pytest.raises(InvalidArgument, match="parser"):
+        changed.setattr("charged_ranking.PARSER", 2)
+        main(job)
     Path("orders.csv").write_text("\n".join(["user,dish,time", *MONDAY[1:]]))
     with pytest.raises(InvalidArgument, match="was used on"):
         main(job)

@@ -130,7 +130,7 @@ class Question:
     @cached_property
     def _shared(self) -> Shared:
         asked, spare = self.asked, self.spare_delta
-        composition = _composition(asked, self.period, self.privacy_unit, self.horizon)
+        composition = composition_of(asked, self.period, self.privacy_unit, self.horizon)
         return share_out(asked.mechanism, asked.max_items, asked.publish_counts, spare, composition, self.held)
 
     @cached_property
@@ -278,7 +278,8 @@ class Question:
         return replace(question, reason=reason if spent is not None else f"{reason}; no delta is spent")
 
 
-def _composition(top_k: TopK, period: Period | None, unit: str, horizon: int | None) -> Composition:
+def composition_of(top_k: TopK, period: Period | None, unit: str, horizon: int | None = None) -> Composition:
+    """What of a ranking's windows the rows of one privacy unit can change."""
     period = period and period.released
     return Composition(
         unit=unit,
@@ -294,7 +295,7 @@ def _composition(top_k: TopK, period: Period | None, unit: str, horizon: int | N
 
 def _composes(top_k: TopK, period: Period | None, unit: str, horizon: int | None) -> bool:
     """Whether several rankings share the budget, so that a delta can pay for composing them."""
-    return unit == "user" or _composition(top_k, period, unit, horizon).paid_for(top_k.mechanism) > 1
+    return unit == "user" or composition_of(top_k, period, unit, horizon).paid_for(top_k.mechanism) > 1
 
 
 def asked_by(options: Options, lists: Lists | None = None) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def test_the_charged_example_runs_as_it_says(tmp_path: Path) -> None:
         ["bash", "-ec", lines], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0 and "ledger: charged dishes/2026-01-05 to dataset orders" in done.stderr, done.stderr
-    assert len((tmp_path / "top.jsonl").read_text().splitlines()) == 2 * 7
+    assert "What it promises" in done.stdout and "of which no manifest" not in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_the_charged_example_refuses_in_a_line(
         if its is not None:
             (tmp_path / each).write_bytes(its)
     orders = name if name.startswith("orders") else "orders.csv"
-    job = [f"--orders={orders}", "--key=key", "--ledger=sqlite:///no.db", "--output=top"]
+    job = [f"--orders={orders}", "--key=key", "--ledger=sqlite:///no.db", "--output=top.avro"]
     monkeypatch.setattr(sys, "argv", ["charged_ranking.py", *job])
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(ROOT / "examples" / "charged_ranking.py"), run_name="__main__")

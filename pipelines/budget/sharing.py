@@ -116,7 +116,14 @@ class Composition:
 
     def paid_for(self, mechanism: Mechanism) -> int:
         """How many rankings share one budget. Raises InvalidArgument where a number breaks its rule."""
-        of = self.of()
+        of, added = self.of(), mechanism.parameter("neighbours", "add-remove") == "add-remove"
+        if self.unit == "user-window" and self.overlap > 1 and self.bounded and added:
+            raise InvalidArgument(
+                "neighbours",
+                "must be replace-one where windows overlap and {max_items_per_user} or groups bound what "
+                "counts of a user: without the rows of one window others of the user count in the next",
+                "give {neighbours} replace-one, or {privacy_unit} user",
+            )
         if self.unit == "user-window":
             return self.overlap * self.rankings
         return windows_of_a_user(of, self.most, mechanism, self.rankings, self.groups_if_added) * self.rankings
@@ -147,14 +154,6 @@ def share_out(
     unit = composition.unit
     check_unit(unit)
     _check_sizes(mechanism, counts, spare_delta, held)
-    added = mechanism.parameter("neighbours", "add-remove") == "add-remove"
-    if unit == "user-window" and composition.overlap > 1 and composition.bounded and added:
-        raise InvalidArgument(
-            "neighbours",
-            "must be replace-one where windows overlap and {max_items_per_user} or groups bound what "
-            "counts of a user: without the rows of one window others of the user count in the next",
-            "give {neighbours} replace-one, or {privacy_unit} user",
-        )
     number = composition.paid_for(mechanism)
     if unit == "user-window" and number == 1:
         if spare_delta is not None:

@@ -6,13 +6,14 @@ import platform
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar
 
 import msgspec
 
 from private_topk.pipelines.budget.composition import SERIES, UNITS
+from private_topk.pipelines.budget.ledger import Drawn
 from private_topk.pipelines.budget.rows import row_of
-from private_topk.pipelines.budget.sharing import cost_of
+from private_topk.pipelines.budget.sharing import Privacy, cost_of
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.release.manifest import (
     AmountsFacts,
@@ -32,7 +33,6 @@ from private_topk.transforms.stated import stated
 
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.ledger import Request
-    from private_topk.pipelines.question import Question
     from private_topk.transforms.spec import TopK
 
 
@@ -40,8 +40,17 @@ _PACKAGES = ("private-topk", "apache-beam", "cryptography", "fastavro", "numpy",
 _Record = TypeVar("_Record")
 
 
+class Stated(Drawn, Protocol):
+    """Rankings whose promise can be stated, such as a `Question`."""
+
+    @property
+    def privacy(self) -> Privacy: ...
+
+    def request(self, **facts: Any) -> Request: ...  # noqa: ANN401 - of the fields of a Request
+
+
 def manifest_of(
-    question: Question,
+    question: Stated,
     *,
     columns: Mapping[str, str | tuple[str, ...]] | None = None,
     reading: Mapping[str, Any] | None = None,
@@ -110,7 +119,7 @@ def _as(kind: type[_Record], value: Any, **more: object) -> _Record | None:  # n
     return None if value is None else msgspec.convert(value.describe() | more, kind)
 
 
-def _privacy(question: Question) -> PrivacyFacts:
+def _privacy(question: Stated) -> PrivacyFacts:
     """What a manifest states of the budget: unit, total and share of a window."""
     top_k, privacy = question.top_k, question.privacy
     parameters, counts = top_k.mechanism.parameters(), top_k.publish_counts

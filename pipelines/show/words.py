@@ -83,7 +83,8 @@ def weak_promise(privacy: BudgetFacts, everything: BudgetFacts | None = None) ->
         more = "people who already know much may learn much from what is published."
         told.append(f"Epsilon {number(privacy.epsilon)} {weak}: {more}")
     elif everything is not None and everything.epsilon > _WEAK:
-        of_all = f"Epsilon {number(everything.epsilon)}, for a person who is in all windows,"
+        delta = f" at delta {number(everything.delta)}" if everything.delta else ""
+        of_all = f"Epsilon {number(everything.epsilon)}{delta}, for a person who is in all windows,"
         told.append(f"{of_all} {weak}: the privacy unit `user` has one total for all of them.")
     if privacy.delta > LARGE_DELTA:
         told.append(f"Delta {number(privacy.delta)} is a large delta: {TAKE_DELTA}.")
@@ -270,19 +271,20 @@ def how_to_read(report: PublishedReport) -> list[str]:
     manifest, listings = report.manifest, report.listings()
     several = len({(listing.start, listing.end) for listing in listings}) > 1
     series = manifest is not None and manifest.to_date is not None
-    far, counted = of_draws(report), any(listing.counted for listing in listings)
+    drawn = manifest is not None and manifest.private  # of others nobody knows whether there is any noise
+    far, counted = of_draws(report), drawn and any(listing.counted for listing in listings)
     sentences = {
         what_is_ranked(manifest): manifest is not None,
         "This ranking is a set: the items stand in the order of the public list, or in alphabetical order, and not "
         "in order of rank.": manifest is not None and manifest.answer == "set",
         f"Items were drawn with noise{f': {far}' if far else ''}. Items whose true counts are close may have changed "
-        "places, and an item just below the last place may have come in.": True,
+        "places, and an item just below the last place may have come in.": drawn,
         "The items alone do not show how much of a ranking is noise: where few people are in the data, or epsilon is "
-        "small, it may be all noise. An empty window has a ranking too.": not counted,
+        "small, it may be all noise. An empty window has a ranking too.": drawn and not counted,
         "Every window begins with the period, and most of its noise is that of the window before: an item that "
-        "stands too high in one window may do so in all that follow.": several and series,
+        "stands too high in one window may do so in all that follow.": drawn and several and series,
         "Noise is drawn anew in every window: an item that moves by a place or two from one window to the next may not "
-        "have moved at all.": several and not series,
+        "have moved at all.": drawn and several and not series,
         OF_KEPT_ROWS: report.leaves_rows_out and not counted,
         "Counts have noise of their own and may be below zero. Where a range is shown, the count without noise lies in "
         f"it with a probability of at least 95%, for {_of_which(manifest)}. Counts of one ranking may have much of "

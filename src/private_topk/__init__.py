@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from private_topk.pipelines.preview import preview
     from private_topk.pipelines.rank import Rankings, rank
+    from private_topk.pipelines.write_rankings import WriteRankings
     from private_topk.transforms import (
         Amounts,
         CountBudget,
@@ -86,6 +87,7 @@ __all__ = [
     "UnknownDomain",
     "WeightedGaussian",
     "WeightedOrder",
+    "WriteRankings",
     "__version__",
     "preview",
     "rank",
@@ -126,6 +128,8 @@ def _loaded(name: str) -> Any:  # noqa: ANN401 - whatever the name is
         value = getattr(import_module(f"{__name__}.pipelines.preview"), name)
     elif name in ("rank", "Rankings"):
         value = getattr(import_module(f"{__name__}.pipelines.rank"), name)
+    elif name == "WriteRankings":
+        value = getattr(import_module(f"{__name__}.pipelines.write_rankings"), name)
     else:
         if name in ("PrivateTopK", "UnknownDomain"):  # transforms read no files: these let a list be a path
             import_module(f"{__name__}.pipelines.sources.domain")

@@ -100,7 +100,7 @@ def test_a_charged_pipeline_of_ones_own_draws_the_same_there(workers: list[str],
     answers = []
     for runner in ("direct", "flink"):
         place = [] if runner == "direct" else workers
-        command = [*job, f"--output={tmp_path}/{runner}", "--runner", runner, *place]
+        command = [*job, f"--output={tmp_path}/{runner}.jsonl", "--runner", runner, *place]
         done = subprocess.run(command, capture_output=True, text=True, timeout=400)
         assert done.returncode == 0, done.stderr
         answers.append(sorted((tmp_path / f"{runner}.jsonl").read_text().splitlines()))

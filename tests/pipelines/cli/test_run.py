@@ -63,7 +63,7 @@ def test_a_weak_promise_is_told_by_whatever_decides_or_states_it(folder: Path) -
     days = {"input": "days.csv", "window": "day", "from": "2026-01-01", "to": "2026-03-02", "output": "days.avro"}
     daily = run(**days).err.removeprefix("private-topk: ").strip()
     assert daily == (
-        "Epsilon 26.6648, for a person who is in all windows, is a weak promise, a factor above 100: "
+        "Epsilon 26.6648 at delta 1e-06, for a person who is in all windows, is a weak promise, a factor above 100: "
         "the privacy unit `user` has one total for all of them."
     )
     assert daily in run("--dry-run", **{**days, "output": "e.avro"}).out

@@ -1,0 +1,147 @@
+"""`WriteRankings`: the rankings of a `PrivateTopK` as files with their manifests, from a pipeline of one's own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+import apache_beam as beam
+import msgspec
+
+from private_topk.pipelines.budget.composition import Total
+from private_topk.pipelines.budget.ledger import Request
+from private_topk.pipelines.budget.sharing import Privacy
+from private_topk.pipelines.question import composition_of
+from private_topk.pipelines.registry import sink_of
+from private_topk.pipelines.release.describe import charge_of, manifest_of
+from private_topk.pipelines.release.manifest import Manifest
+from private_topk.pipelines.sinks import ToFile, ToFolder
+from private_topk.pipelines.sinks.sink import about_the_output
+from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.release import Ranking, Release
+from private_topk.transforms.spec import TopK
+from private_topk.transforms.top_k import PrivateTopK
+from private_topk.transforms.validation import named_as_arguments
+from private_topk.transforms.windows import Period
+
+
+@beam.typehints.with_input_types(Ranking)
+@beam.typehints.with_output_types(str)
+class WriteRankings(beam.PTransform):
+    """Published files of rankings with their manifests, which `show`, sign-off sheets and `budget adopt` read.
+
+    A file and its manifest appear complete or not at all. A job that runs again, of the same release, finishes what is
+    not there; what another release has published is kept, and the pipeline refused.
+
+    Args:
+        output: the path of a file, such as top.avro (also .jsonl, .csv or .parquet), for all windows together; or a
+            folder, with / at its end, for a file of each window, as a stream needs.
+        rank: the `PrivateTopK` whose rankings these are.
+        request: what a ledger is charged for them. The manifest then names its dataset, and states its privacy unit.
+        format: of the files in a folder, by default avro.
+        overwrite: replace what another release has published there.
+
+    Returns:
+        The path of each file.
+
+    Guarantee: what is written is that of `rank`. The manifest states it for one ranking's budget times the rankings of
+    a unit: no less than it is.
+
+    Raises:
+        InvalidArgument: at construction, or where it is applied: an argument breaks its rule, or something else lies
+            there.
+    """
+
+    @named_as_arguments
+    def __init__(
+        self,
+        output: str | os.PathLike[str],
+        rank: PrivateTopK,
+        request: Request | None = None,
+        *,
+        format: str | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        super().__init__()
+        if not isinstance(rank, PrivateTopK):
+            raise InvalidArgument("rank", f"must be the PrivateTopK that is written, got {type(rank).__name__}")
+        if rank.reveal_active_windows:
+            why = "no promise covers which windows are published"
+            raise InvalidArgument("reveal_active_windows", f"has no manifest: {why}", "declare a {period}")
+        if request is not None and request.release_id != rank.release.id:
+            rule = f"is of release {verbatim(request.release_id)}, and {{rank}} of {verbatim(rank.release.id)}"
+            raise InvalidArgument("request", rule, "give Request.of(rank, ...) of the same")
+        sink = sink_of(output, format, overwrite)
+        if not isinstance(sink, ToFile | ToFolder):
+            raise InvalidArgument("output", f"{verbatim(sink.uri)} must be a file or a folder")
+        self._sink, self._rank = sink, rank
+        self.manifest = _manifest(rank, request)
+
+    def expand(self, rankings: beam.PCollection) -> beam.PCollection:
+        sink, period, release = self._sink, self._rank.period, self._rank.release
+        if isinstance(sink, ToFile) and not rankings.is_bounded:
+            rule = f"{verbatim(sink.uri)} must be a folder, with / at its end: a stream has a file for each window"
+            raise InvalidArgument("output", rule)
+        with about_the_output(sink.uri):
+            sink.check(period, [], release)
+            sink.check_columns(self.manifest)
+            sink.check_place(period, release, self.manifest)
+        # Ranking  ->  path
+        return rankings | "Publish" >> sink.write(self.manifest, release, period=period)
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """What a manifest tells of a `PrivateTopK`: each of its rankings has its whole budget, and those that one unit can
+    change add up.
+    """
+
+    rank: PrivateTopK
+    unit: str
+    reveal_active_windows: ClassVar[bool] = False
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        return self.rank.fields
+
+    @property
+    def top_k(self) -> TopK:
+        return self.rank.top_k
+
+    @property
+    def period(self) -> Period | None:
+        return self.rank.period
+
+    @property
+    def release(self) -> Release:
+        return self.rank.release
+
+    @cached_property
+    def privacy(self) -> Privacy:
+        top_k, unit = self.top_k, self.unit
+        composition = composition_of(top_k, self.period, unit)
+        number, each = composition.paid_for(top_k.mechanism), composition.rankings
+        if unit == "user-window" and number == 1:
+            return Privacy()
+        total = Total(number * Fraction(top_k.epsilon()), number * Fraction(top_k.delta()))
+        of = None if composition.most is None else composition.of()
+        return Privacy(unit, number, total, "basic", each if each > 1 else None, of)
+
+    def request(self, **facts: Any) -> Request:  # noqa: ANN401 - of the fields of a Request
+        return Request.of(self.rank, unit=self.unit, **facts)
+
+
+def _manifest(rank: PrivateTopK, request: Request | None) -> Manifest:
+    several = {role: names for role, names in zip(("item", "group"), rank.columns, strict=True) if len(names) > 1}
+    manifest = manifest_of(
+        _Drawn(rank, "user-window" if request is None else request.unit),
+        columns=several or None,
+        dataset=None if request is None else request.dataset,
+    )
+    if request is None or manifest.charge is None:
+        return manifest
+    return msgspec.structs.replace(manifest, charge=charge_of(request))

@@ -1,0 +1,171 @@
+"""`WriteRankings`: what a `PrivateTopK` publishes is shown, signed and adopted like what a command has published."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.testing import test_stream as streams
+from apache_beam.transforms.window import TimestampedValue
+
+from private_topk import Period, PrivateTopK, Release, ReleaseKey, WriteRankings
+from private_topk.pipelines.budget import Budget, Ledger, Request, charge
+from private_topk.transforms.testing import TrueTopK
+from tests.pipelines.support import command
+from tests.refusals import refused
+
+ITEMS = list("abcdef")
+DAYS = Period.of("2026-01-05", "2026-01-08", "1d")
+LEDGER = "sqlite:///budget.db"
+ROWS = [
+    TimestampedValue((f"u{n % 300}", ITEMS[n * n % 6], ("DE", "FR")[n % 2]), DAYS.start.timestamp() + 86_400 * (n % 3))
+    for n in range(3000)
+]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("key").write_text("a key of enough bytes")
+    return tmp_path
+
+
+def top(id: str = "top/1", **asked: object) -> PrivateTopK:
+    release = Release(ReleaseKey.parse("file:key"), id)
+    return PrivateTopK(**{"k": 2, "domain": ITEMS, "period": DAYS, "release": release, "epsilon": 1.0} | asked)
+
+
+def write(output: str, rank: PrivateTopK, request: Request | None = None, **more: object) -> None:
+    kinds = tuple[str, str, str] if rank.top_k.groups else tuple[str, str]
+    width = len(kinds.__args__)
+    with beam.Pipeline() as pipeline:
+        values = pipeline | beam.Create(ROWS) | beam.Map(lambda row: row[:width]).with_output_types(kinds)
+        _ = values | rank | WriteRankings(output, rank, request, **more)
+
+
+def manifest(path: str) -> dict[str, Any]:
+    return json.loads(Path(path).with_suffix(".manifest.json").read_text())
+
+
+def opened(unit: str = "user-window", url: str = LEDGER) -> Ledger:
+    ledger = Ledger(url)
+    ledger.create(Budget.of("plays", 90, 1e-5, unit=unit))
+    return ledger
+
+
+GROUPS: dict[str, Any] = {"groups": ["DE", "FR"], "overall": True, "mechanism": "peeling", "publish_counts": 0.5}
+
+
+@pytest.mark.parametrize("unit", ["user-window", "user"])
+def test_the_manifest_states_and_repays_what_is_charged(unit: str) -> None:
+    """Each of the two rankings of a user has the whole budget, of each of three windows: 3 and 9 by hand."""
+    ledger, rank = opened(unit), top(**GROUPS)
+    request = Request.of(rank, dataset="plays", fingerprint="ab" * 16, unit=unit)
+    with charge(request, LEDGER):
+        write("top.avro", rank, request)
+    privacy = manifest("top.avro")["privacy"]
+    assert privacy["epsilon"] == (3 if unit == "user-window" else 9)
+    for words in ([], ["--sign-off"], ["--registry"], ["--json"]):
+        done = command("show", "top.avro", "--ledger", LEDGER, *words)
+        assert done.status == 0 and "has not charged" not in done.out + done.err, done
+    again = opened(unit, "sqlite:///again.db")
+    assert command("budget", "adopt", "top.avro", "--ledger", "sqlite:///again.db", "--dataset", "plays").status == 0
+    (charged,), (adopted,) = ledger.read().charges, again.read().charges
+    for name in ("release_id", "key_id", "windows", "cost", "unit", "mechanism", "k"):
+        assert getattr(charged, name) == getattr(adopted, name), name
+
+
+def test_overlapping_windows_add_up_and_a_bound_on_windows_is_that_of_a_user() -> None:
+    sliding = Period.of("2026-01-05", "2026-01-08", "2d", slide="1d")
+    assert WriteRankings("top.avro", top(period=sliding)).manifest.privacy.epsilon == 2  # rows are in both
+    rank = top(max_windows_per_user=2)
+    request = Request.of(rank, dataset="plays", fingerprint="ab" * 16, unit="user")
+    stated = WriteRankings("top.avro", rank, request).manifest.privacy
+    assert (stated.epsilon, stated.windows, stated.windows_of_a_user) == (2, 3, 2)
+
+
+def test_a_job_that_runs_again_keeps_its_files_and_another_release_is_refused() -> None:
+    write("top/", top(), format="jsonl")
+    files = {path: path.read_bytes() for path in Path("top").iterdir()}
+    assert len(files) == 6
+    first = min(path for path in files if path.suffix == ".jsonl")
+    first.unlink()
+    write("top/", top(), format="jsonl")
+    assert {path: path.read_bytes() for path in Path("top").iterdir()} == files
+    with refused("output", "holds another draw"):
+        write("top/", top("top/2"), format="jsonl")
+    write("top/", top("top/2"), format="jsonl", overwrite=True)
+    assert {path: path.read_bytes() for path in Path("top").iterdir()} != files
+
+
+def test_items_of_several_columns_have_these_columns() -> None:
+    rank = top(domain=[("SE", "a"), ("DE", "a")], item=["country", "title"], period=None)
+    with beam.Pipeline() as pipeline:
+        rows = pipeline | beam.Create([beam.Row(user="u1", country="SE", title="a")])
+        _ = rows | rank | WriteRankings("top.csv", rank)
+    assert '"rank","country","title",' in Path("top.csv").read_text()
+    assert "SE,a" in command("show", "top.csv").out.replace(", ", ",")
+
+
+def test_what_is_not_private_says_so() -> None:
+    write("top.avro", top(mechanism=TrueTopK(), epsilon=None))
+    shown = command("show", "top.avro").out
+    assert "This ranking is not private" in shown and "noise" not in shown.partition("How to read it")[2]
+    Path("top.manifest.json").unlink()
+    shown = command("show", "top.avro").out
+    assert "nothing can be said of what it promises" in shown and "noise" not in shown
+
+
+def test_a_stream_has_a_file_for_each_window() -> None:
+    start = DAYS.start.timestamp()
+    options = PipelineOptions()
+    options.view_as(StandardOptions).streaming = True
+    for output, runs in (("top.avro", False), ("top/", True)):
+        rank, stream = top(mechanism=TrueTopK(), epsilon=None), streams.TestStream()
+        stream.advance_watermark_to(start).add_elements([TimestampedValue(("u1", "a"), start)])
+        stream.advance_watermark_to_infinity()
+        pipeline = beam.Pipeline(options=options)
+        rankings = pipeline | stream | rank
+        with nullcontext() if runs else refused("output", "must be a folder, with / at its end"):
+            _ = rankings | WriteRankings(output, rank)
+        if runs:
+            pipeline.run().wait_until_finish()
+    assert len(list(Path("top").glob("*.avro"))) == 3
+
+
+@pytest.mark.parametrize(
+    ("made", "field", "said"),
+    [
+        (lambda: WriteRankings("top.avro", "rank"), "rank", "must be the PrivateTopK"),
+        (lambda: WriteRankings("top", top()), "output", "must end with one of"),
+        (lambda: WriteRankings("kafka://h:1/t", top()), "output", "must be a file or a folder"),
+        (
+            lambda: WriteRankings("top.avro", top(period=None, reveal_active_windows=True)),
+            "reveal_active_windows",
+            "has no",
+        ),
+        (
+            lambda: WriteRankings(
+                "top.avro", top(), Request.of(top("top/2"), dataset="d", fingerprint="ab" * 16, key_id="k")
+            ),
+            "request",
+            "of the same",
+        ),
+        (
+            lambda: WriteRankings(
+                "t.avro", top(max_items_per_user=1, period=Period.of("2026-01-05", "2026-01-08", "2d", slide="1d"))
+            ),
+            "neighbours",
+            "replace-one",
+        ),
+    ],
+)
+def test_what_cannot_be_published_is_refused(made: Callable[[], object], field: str, said: str) -> None:
+    with refused(field, said):
+        made()

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from benchmarks.audit.datasets import Case, cases_for, cases_of
-from benchmarks.audit.whole_path import Audit, Check, audit
+from benchmarks.audit.whole_path import Audit, Check, audit, most_shown
 from private_topk.transforms.errors import InvalidArgument
 
 _ROW = "{:<22} {:<8} {:<11} {:<8} {:<8} {:<9} {:>8} {:>6} {:>7} {:>7}  {}"
@@ -47,6 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if given.stop and failed:
             break
     print(f"\n{checks} checks, {failed} that do not hold; confidence {how.confidence:g} for all bounds together")
+    plain, beam = most_shown(cases, how)
+    through_beam = f" (plain) or {beam:.2f} (Beam)" if how.beam_draws else ""
+    print(f"so many draws can show an epsilon of at most {plain:.2f}{through_beam}, where every guess is right")
     return int(failed > 0)
 
 

@@ -140,14 +140,18 @@ def audit_case(case: Case, sampler: Sampler, draws: int, risk: float) -> Finding
         risk: the probability that a bound is above the true epsilon.
     """
     name = f"{case.spec.parameters()} {case.releases}"
-    choosing = round(draws * _CHOOSING)
-    pair, guess = _choose(case, sampler, choosing, name)
-    sides = sampler.coins(2 * (draws - choosing), name)
+    pair, guess = _choose(case, sampler, draws - tested(draws) // 2, name)
+    sides = sampler.coins(tested(draws), name)
     one, other = (
         sampler.draw(case, datasets, numbers, f"{name} tested {n}")
         for n, (datasets, numbers) in enumerate(zip(pair[1:], sides, strict=True))
     )
     return finding_of(case, pair, guess, one, other, risk)
+
+
+def tested(draws: int) -> int:
+    """How many draws of two neighbours test a guess, where there are so many from each."""
+    return 2 * (draws - round(draws * _CHOOSING))
 
 
 def _choose(case: Case, sampler: Sampler, draws: int, name: str) -> tuple[Neighbours, Guess]:

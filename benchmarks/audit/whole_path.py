@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import io
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -19,6 +21,7 @@ from benchmarks.audit.audit import (
     audit_case,
     dependence,
     finding_of,
+    tested,
     wrong_counts,
 )
 from benchmarks.audit.datasets import (
@@ -28,7 +31,7 @@ from benchmarks.audit.datasets import (
     Row,
     rows_of,
 )
-from benchmarks.audit.distinguish import Drawn
+from benchmarks.audit.distinguish import Drawn, epsilon_of
 from benchmarks.audit.paths import rankings_of
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.report import Report
@@ -98,13 +101,7 @@ def audit(cases: Sequence[Case], how: Audit) -> Iterator[Check]:
     Beam, of which a case has two.
     """
     sampler = Sampler() if how.seed is None else Sampler(how.seed.encode())
-    of_noise = [
-        case
-        for case in cases
-        if (case.counts, case.neighbours, case.of, case.releases) == ("yes", "add-remove", "users", 1)
-    ]
-    beam_cases = [case for case in cases if how.beam_draws and _goes_through_beam(case)]
-    risk = (1 - how.confidence) / (len(cases) + len(of_noise) + len(beam_cases))
+    of_noise, beam_cases, risk = _parts(cases, how)
     faults = list(islice(wrong_counts(sampler), _FAULTS))
     yield from (Check(fault=fault) for fault in faults)
     if faults:
@@ -115,6 +112,27 @@ def audit(cases: Sequence[Case], how: Audit) -> Iterator[Check]:
         finding = audit_case(case, sampler, how.draws, risk)
         beam = _through_beam(finding, sampler, how.beam_draws, number, risk) if case in beam_cases else None
         yield Check(case, finding.bound, beam, f"{finding.pair.name}: {finding.guess.feature}")
+
+
+def most_shown(cases: Sequence[Case], how: Audit) -> tuple[float, float]:
+    """The largest bound of any case if every guess is right: by the plain functions, and through Beam."""
+    *_, risk = _parts(cases, how)
+    plain, beam = (
+        max(epsilon_of(draws, 0, draws, case.delta, risk) for case in cases)
+        for draws in (tested(how.draws), 2 * how.beam_draws)
+    )
+    return plain, beam
+
+
+def _parts(cases: Sequence[Case], how: Audit) -> tuple[list[Case], list[Case], float]:
+    """The cases whose noise is tested too, those that Beam runs too, and the risk of each bound."""
+    of_noise = [
+        case
+        for case in cases
+        if (case.counts, case.neighbours, case.of, case.releases) == ("yes", "add-remove", "users", 1)
+    ]
+    beam_cases = [case for case in cases if how.beam_draws and _goes_through_beam(case)]
+    return of_noise, beam_cases, (1 - how.confidence) / (len(cases) + len(of_noise) + len(beam_cases))
 
 
 def _goes_through_beam(case: Case) -> bool:
@@ -159,7 +177,8 @@ def _published(case: Case, dataset: Dataset, windows: int, release: Release) -> 
         period = Period(_START, _START + windows * _DAY, _DAY)
         source = Files(str(Path(folder, "rows-*.csv")), columns)
         question = Question(_with_whole_budget(spec), period, release)
-        run(Report(question, source, sink_of_rankings), prepare("direct", []))
+        with redirect_stderr(io.StringIO()):  # its warnings are of this trial, and no findings
+            run(Report(question, source, sink_of_rankings), prepare("direct", []))
         published = sink_of_rankings.published() or []
     groups = (None,) if spec.groups is None else GROUPS
     by_ranking: dict[tuple[int, str | None], list[dict[str, Any]]] = {

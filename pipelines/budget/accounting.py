@@ -128,9 +128,12 @@ class Entry(Charge):
         return self.outcome in ("released", ADOPTED)
 
     def pays_for(self, published: Entry) -> bool:
-        """Whether this is the charge of a published release, as its manifest states it."""
+        """Whether this is the charge of a published release, as its manifest states it. What was published uncharged,
+        whose outcome is `ADOPTED` from the start, is paid for by its adoption alone.
+        """
         names = ("release_id", "key_id", "windows")
         same = all(getattr(self, name) == getattr(published, name) for name in names)
+        same &= self.outcome == ADOPTED or (published.outcome != ADOPTED and self.dataset == published.dataset)
         enough = self.cost.epsilon >= published.cost.epsilon and self.cost.delta >= published.cost.delta
         return same and enough and self.reached() >= published.reached()
 

@@ -63,18 +63,21 @@ def _used(budget: Budget, spent: list[tuple[int, Cost]], more: Sequence[tuple[in
     return min(budget.used(Cost.sum([*spent, *((left, each[end]) for left, each in more)])) for end in (0, -1))
 
 
-def beside_others(budget: Budget, books: Books, own: Ahead, name: str) -> str:
-    """What of a budget all periods of all reports use, those of one as they are known here; nothing where no other
-    report has any left.
+def beside_others(budget: Budget, books: Books, own: Ahead, name: str, which: str) -> str:
+    """The sentence on the periods of one report, as they are known here: where others have some left too, what all use
+    together comes first, which decides.
     """
-    others = [each for other, _, each in reports_ahead(budget, books) if other != name]
-    return f"{_ALONE}; {_together(budget, books, [own, *others])}" if others else ""
+    others, told = [each for other, _, each in reports_ahead(budget, books) if other != name], own.in_words(which)
+    if others:
+        told = f"{_together(budget, books, [own, *others])}; of this one {told}{_ALONE}"
+    return f"{told}; reports that were never charged are not counted" if own.fitting else told
 
 
 def _together(budget: Budget, books: Books, reports: Sequence[Ahead]) -> str:
     spent = heaviest(budget, budget_usage(budget, books).charges)
     used = _used(budget, spent, [(each.left, each.readings) for each in reports])
-    return f"with all periods of all reports {float(used):.1%} would be used"
+    refused = ", so some will be refused" if used > 1 else ""
+    return f"with all periods of all reports {float(used):.1%} would be used{refused}"
 
 
 def reports_ahead(budget: Budget, books: Books) -> Iterator[tuple[str, Entry, Ahead]]:

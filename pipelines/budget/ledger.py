@@ -379,7 +379,7 @@ class Ledger:
             adopted, paid = list[Entry](), set[int]()
             for entry in published:
                 if held := [each for each in _held(connection, entry) if each.id not in paid]:
-                    paid.add(min(held, key=lambda each: each.cost.epsilon).id)
+                    paid.add(min(held, key=lambda each: (each.outcome == ADOPTED, each.cost.epsilon)).id)
                     continue
                 books, now = connection.books(entry.dataset), _stamp(connection.now())
                 own = _own(connection, books, entry.dataset, entry.unit)

@@ -86,7 +86,7 @@ def _entries_of(manifests: Iterable[Manifest], dataset: str) -> list[Entry]:
     bytes are another answer.
     """
     found, answers = dict[Any, Entry](), dict[Any, list[str | None]]()
-    for manifest in sorted(manifests, key=lambda each: (each.released or "", each.release_id or "")):
+    for manifest in sorted(manifests, key=lambda each: (not each.dataset, each.released or "", each.release_id or "")):
         if manifest.private:
             entry, ending = _entry_of(manifest, dataset), (manifest.output or "").rpartition(".")[2]
             release = (entry.release_id, entry.key_id, entry.windows)
@@ -113,7 +113,7 @@ def _entry_of(manifest: Manifest, dataset: str) -> Entry:
     row = {
         **(msgspec.structs.asdict(manifest.charge) if manifest.charge is not None else {}),
         "id": 0,
-        "dataset": dataset,
+        "dataset": manifest.dataset or dataset,
         "release_id": manifest.release_id,
         "key_id": manifest.key_id,
         "fingerprint": "",
@@ -127,7 +127,7 @@ def _entry_of(manifest: Manifest, dataset: str) -> Entry:
         "time_unit": reading.get("time_unit", "s") if "time" in columns else None,
         "charged": "1970-01-01T00:00:00Z",
         "finished": None,
-        "outcome": ADOPTED,
+        "outcome": ADOPTED if manifest.dataset is None else "released",  # whoever charges it names the dataset
     }
     try:
         return record_in(Entry, SimpleNamespace(**row))

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from private_topk.pipelines.budget.accounting import Charge, Entry, largest_sums, most, units
+from private_topk.pipelines.budget.accounting import ADOPTED, Charge, Entry, largest_sums, most, units
 from private_topk.pipelines.budget.composition import MAX_WINDOWS_OF_OPTIMAL, optimal_delta
 from private_topk.pipelines.budget.rows import BROKEN, cost_in
 from private_topk.pipelines.budget.sharing import over_windows
@@ -171,16 +171,14 @@ def charged_too(charges: Iterable[Entry], here: Iterable[Manifest]) -> list[Entr
     """What else a ledger has charged of the reports of these, such as what is lost, or was messages, or another answer
     of the same release. A key that is not known here is any.
     """
+    charges, here = list(charges), list(here)
+    of_each = charges_of(here, charges)
     shown = {(str(each.release_id), each.key_id) for each in here}
-    names, found = {name.partition("/")[0] for name, _ in shown}, []
-    for each in charges:
-        if each.release_id.partition("/")[0] not in names or (each.release_id, None) in shown:
-            continue
-        if (its := (each.release_id, each.key_id)) in shown:  # one of its charges is of what is shown
-            shown.remove(its)
-        else:
-            found.append(each)
-    return found
+    names = {name.partition("/")[0] for name, _ in shown}
+    lacking = {_ids(each) for each, charge in of_each if charge is None}
+    paying = {id(charge) for each, charge in of_each if _ids(each) not in lacking}
+    of_these = (each for each in charges if each.release_id.partition("/")[0] in names)
+    return [each for each in of_these if (each.release_id, None) not in shown and id(each) not in paying]
 
 
 def _untold(published: Iterable[Manifest], also: Iterable[Entry]) -> list[Entry]:
@@ -251,9 +249,24 @@ def charged_otherwise(published: Manifest, charged: Cost) -> bool:
 
 
 def charges_of(published: Iterable[Manifest], charges: Sequence[Entry]) -> list[tuple[Manifest, Entry | None]]:
-    """Each manifest with a ledger's first charge of its release, if it has one."""
-    held = {(each.release_id, each.key_id): each for each in reversed(charges)}
-    return [(each, held.get((str(each.release_id), str(each.key_id)))) for each in published]
+    """Each manifest with the first charge that pays for it, if one does. Whoever charges a release names the dataset in
+    its manifest: where that names none, only the charge of its adoption is of this answer.
+    """
+    held = dict[Any, Entry]()
+    for each in reversed(charges):
+        for dataset in {each.dataset, None if each.outcome == ADOPTED else each.dataset}:
+            held[(each.release_id, each.key_id), dataset] = each
+    return [(each, held.get((_ids(each), each.dataset))) for each in published]
+
+
+def _ids(published: Manifest) -> tuple[str, str]:
+    return str(published.release_id), str(published.key_id)
+
+
+def of_same_ids(published: Iterable[Manifest], charges: Iterable[Entry]) -> list[Entry]:
+    """The charges under the release ids and keys of manifests, whether or not they pay for these answers."""
+    ids = set(map(_ids, published))
+    return [each for each in charges if (each.release_id, each.key_id) in ids]
 
 
 def as_charged(published: Manifest, charge: Entry | None) -> Manifest:

@@ -295,8 +295,8 @@ class ScheduledReport(Publications):
         readings = [each for each in cost.readings() if own.fits(each)] or [cost]
         ahead = ahead_of(budgets["user"], books, horizon - len(known), horizon, readings)
         which = " remain" if number is None else " remain after this run"
-        beside = beside_others(budgets["user"], books, ahead, self.name)
-        yield "horizon", f"{ahead.in_words(which)}{beside}", ahead.left - ahead.fitting
+        told = beside_others(budgets["user"], books, ahead, self.name, which)
+        yield "horizon", told, ahead.left - ahead.fitting
 
     def forget(self, path: str) -> Sequence[str]:
         """Give what the state holds of the users of a file, one a line, to random users; and these users.

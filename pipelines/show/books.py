@@ -20,6 +20,7 @@ from private_topk.pipelines.release.promise import (
     charges_of,
     disputed,
     named,
+    of_same_ids,
     series_of,
     with_charged,
 )
@@ -48,10 +49,15 @@ def with_books(
         return report, () if files else ("", *not_shown(report))
     parts, books = report.parts or [manifest], Ledger(ledger).read()
     charged = charges_of(parts, books.charges)
-    lacking = _names(part for part, charge in charged if charge is None)
     otherwise = _names(part for part, charge in charged if charge and charged_otherwise(part, charge.cost))
-    datasets = _datasets(charged, books)
-    if all(charge is None for _, charge in charged):
+    known = of_same_ids(parts, books.charges)
+    ids = {each.release_id for each in known}
+    lacking = [
+        f"this answer of {name}" if name in ids else name
+        for name in _names(part for part, charge in charged if charge is None)
+    ]
+    datasets = _datasets(charged, known, books)
+    if not known:
         command = shlex.join([*places, "--ledger", ledger_named(ledger), "--dataset", datasets[0]])
         remedy = f"{_CHARGED}; if that is lost, `private-topk budget adopt {printable(command)}` charges this one"
         raise InvalidArgument("ledger", f"knows nothing of {verbatim(lacking[0])}", literal(remedy))
@@ -77,11 +83,17 @@ def _names(parts: Iterable[Manifest]) -> list[str]:
     return list(dict.fromkeys(str(part.release_id) for part in parts))
 
 
-def _datasets(charged: Sequence[tuple[Manifest, Entry | None]], books: Books) -> list[str]:
-    """The datasets of releases: as charged, or as their manifests name them. Raises InvalidArgument if the ledger has
-    no budget of any."""
-    known = (charge.dataset if charge else part.dataset for part, charge in charged)
-    datasets = list(dict.fromkeys(filter(None, known)))
+def _datasets(charged: Sequence[tuple[Manifest, Entry | None]], known: Sequence[Entry], books: Books) -> list[str]:
+    """The datasets of releases: as charged, or as their manifests name them, and those of other answers of theirs.
+
+    Args:
+        known: the charges under their ids, of any answers.
+
+    Raises:
+        InvalidArgument: the ledger has no budget of any.
+    """
+    named = [charge.dataset if charge else part.dataset for part, charge in charged]
+    datasets = list(dict.fromkeys(filter(None, [*named, *(each.dataset for each in known)])))
     if not datasets:
         rule = (
             "does not apply: no manifest here names a dataset that was charged, and the ledger has charged none of them"

@@ -119,6 +119,7 @@ def _facts(report: PublishedReport, books: Sequence[str]) -> dict[str, Any]:
         "shared": shared_by(manifest),
         "books": f"{books[0]} {_TWO_NUMBERS}" if books and books[0] else "",
         "adopted": report.adopted,
+        "account": any(each.dataset for each in report.parts or [manifest]),
         "spans": spans,
         "when": when(start, end, report.zone),
         "groups": sum(not spans or (window.start, window.end) == max(spans) for window in manifest.windows),

@@ -6,6 +6,7 @@ thousand at most.
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from pathlib import Path
 
@@ -39,6 +40,24 @@ def test_a_planted_defect_is_found(
     assert said in out and sum("EXCEEDED" in line or "WRONG" in line for line in out.splitlines()) == 1, out
 
 
+def test_what_a_trial_run_would_warn_of_is_no_line_of_the_audit(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of many windows, each with the whole budget, which no report asks for."""
+    case = cases_of(["laplace"])[0]
+    [(_, (dataset,), _), *_] = case.pairs
+    release = auditing.Release(auditing.Sampler(b"quiet").key(4), "trial")
+    assert len(auditing._published(case, dataset, 20, release)) == 20 and 20 * case.epsilon > 10
+    assert capsys.readouterr() == ("", "")
+
+
+def test_an_audit_says_which_epsilon_so_many_draws_could_show() -> None:
+    """A sure guess, right in n fair draws, shows log(p / (1 - p)) where p**n is the risk."""
+    case = cases_of(["laplace"])[0]
+    plain, beam = auditing.most_shown([case], auditing.Audit(draws=2000, beam_draws=300))
+    p = (0.001 / 2) ** (1 / 2400)
+    assert case.delta == 0 and plain == pytest.approx(math.log(p / (1 - p)), rel=1e-6)
+    assert 3 < beam < plain < 6
+
+
 @pytest.mark.nightly
 def test_the_audit_passes_a_correct_mechanism_through_beam(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -50,7 +69,7 @@ def test_the_audit_passes_a_correct_mechanism_through_beam(
     monkeypatch.setattr(command, "cases_of", lambda names: some)
     assert main(["--mechanism=laplace", "--draws=40", "--beam-draws=20", "--seed=right"]) == 0
     out = capsys.readouterr().out
-    assert "4 checks, 0 that do not hold" in out, out
+    assert "4 checks, 0 that do not hold" in out and "so many draws can show an epsilon of at most " in out, out
     lines = [line for line in out.splitlines() if line.startswith("laplace")]
     assert [line.split()[3] for line in lines] == ["users", "users", "amounts", "groups"] and len(whole) == 14
     assert all(line.split()[8] == "0.00" for line in lines[1:]), "bounds of so few draws"

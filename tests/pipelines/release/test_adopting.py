@@ -60,8 +60,8 @@ def asked(**more: object) -> Question:
 
 def published(question: Question, **facts: object) -> Manifest:
     columns = {"user": "who", "item": "what", "time": "when"}
-    reading = {"time_unit": "ms"}
-    return msgspec.structs.replace(manifest_of(question, columns=columns, reading=reading), **{"key_id": "k", **facts})
+    reading, facts = {"time_unit": "ms"}, {"key_id": "k", "dataset": "plays", **facts}
+    return msgspec.structs.replace(manifest_of(question, columns=columns, reading=reading), **facts)
 
 
 @pytest.mark.parametrize(
@@ -87,14 +87,18 @@ def test_a_manifest_tells_exactly_what_the_ledger_was_charged(
     rows = {"user_column": "who", "time_column": "when", "time_unit": "ms"}
     charged = question.request(dataset="plays", key_id="k", fingerprint="f", rows=rows).entry()
     [entry] = entries_of([Manifest.decode(published(question).encode())] * 2, "plays")
-    unknown = {"fingerprint": "", "question": entry.question, "charged": entry.charged, "outcome": "adopted"}
+    unknown = {"fingerprint": "", "question": entry.question, "charged": entry.charged, "outcome": "released"}
     assert row_of(entry) == {**row_of(charged), **unknown}
     assert horizon_of(entry) == horizon_of(charged), "by which the periods that a report has left are told"
     assert charged.pays_for(entry)
     less = replace(charged.cost, epsilon=charged.cost.epsilon * Fraction(999, 1000))
     later = Windows.of(Period(datetime(2026, 7, 6, tzinfo=UTC), datetime(2026, 8, 3, tzinfo=UTC), timedelta(7)))
-    for other in ({"release_id": "other"}, {"key_id": "other"}, {"windows": later}, {"cost": less}):
+    others = {"release_id": "other"}, {"key_id": "other"}, {"windows": later}, {"cost": less}, {"dataset": "heard"}
+    for other in others:
         assert not replace(charged, **other).pays_for(entry)
+    [uncharged] = entries_of([published(question, dataset=None)], "plays")
+    assert not charged.pays_for(uncharged), "the charge is of another answer, whose manifest names the dataset"
+    assert all(replace(charged, outcome="adopted").pays_for(each) for each in (entry, uncharged))
 
 
 MIXED = {
@@ -192,7 +196,7 @@ def test_a_charge_that_slips_in_changes_no_reading_that_a_manifest_tells_already
 def test_noise_that_no_ledger_was_charged_for_fits_a_budget_without_rho(tmp_path: Path) -> None:
     ledger, budget = Ledger(f"sqlite:///{tmp_path}/budget.db"), Budget.of("plays", 1, *[Fraction("1e-6")] * 2)
     ledger.create(budget)
-    noise = published(asked(mechanism="gaussian", delta=1e-6, max_items_per_user=2))
+    noise = published(asked(mechanism="gaussian", delta=1e-6, max_items_per_user=2), dataset=None)
     [adopted] = ledger.adopt(entries_of([noise], "plays"))
     assert budget.binding(adopted.cost) == (Fraction(1), "delta")
 

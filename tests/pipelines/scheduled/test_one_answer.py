@@ -250,9 +250,11 @@ def test_a_file_that_is_checked_is_told_what_its_ledger_says(folder: Path) -> No
     fits = "the next one fits and costs epsilon 0.5 (rho 0.03125); 50.0% of the user budget would be used\n"
     assert f"ledger   dataset heard, periods charged: 1; {fits}" in said
     assert "\nprivacy  with the next one: epsilon 2 for one user's rows in all windows" in said
-    fit = "with them 100.0% of the user budget would be used, so they fit\n"
+    never = "; reports that were never charged are not counted\n"
+    fit = f"with them 100.0% of the user budget would be used, so they fit{never}"
     assert f"horizon  3 of 4 periods remain; {fit}" in said
-    fit = "with them 137.5% of the user budget would be used, so 2 of them fit and 1 will be refused\n"
+    fit = "with them 137.5% of the user budget would be used, so 2 of them fit and 1 will be refused"
+    fit += never
     assert f"horizon  3 of 4 periods remain; {fit}" in (said := checked("epsilon: 2", "epsilon: 3", 2))
     little = (
         "ledger.dataset has too little budget: 1 of the periods left will be refused: take a smaller budget.epsilon"
@@ -312,8 +314,10 @@ def test_whoever_charges_the_budget_of_a_report_is_told_what_that_still_needs(fo
     left = f"{left.replace('remain', 'remain after this').replace('170.0', '171.2')}would be used, so 3 of"
     told = said(f"report {folder}/other.yaml --dry-run")
     assert f"\nreports  {left}" in told
-    alone = ", if the others take nothing"
-    assert told.count(f"{alone}\n") == 1 and f"{alone}; with all periods of all reports 175.0% would be used\n" in told
+    alone, rest = ", if the others take nothing", "; reports that were never charged are not counted\n"
+    together = "with all periods of all reports 175.0% would be used, so some will be refused"
+    assert told.count(f"{alone}\n") == 1 and told.count(f"{alone}{rest}") == 1
+    assert f"\nhorizon  {together}; of this one 4 of 4 periods remain; with them " in told, told
     told = said(f"report {folder}/other.yaml --window-end 2026-01-12 --dry-run")
     assert f"{left} them fit and 15 will be refused, if the others take nothing\n" in told
 
@@ -332,17 +336,18 @@ def test_a_report_whose_first_period_was_moved_has_its_new_periods_left(folder: 
     assert report(folder, "--backfill", "--until", "2026-01-19") == 0
     assert command("report", str(folder / "other.yaml"), *FIRST).status == 0
     (folder / "weekly.yaml").write_text(moved)
-    together = "with all periods of all reports 120.0% would be used\n"
+    together = "with all periods of all reports 120.0% would be used, so some will be refused"
     charged = command("report", str(folder / "weekly.yaml"), "--window-end", "2026-01-26", "--quiet")
-    assert charged.status == 0 and charged.err.count(f"ledger: {together}") == 1
+    assert charged.status == 0 and charged.err.count(f"ledger: {together}\n") == 1
     adopted = command("budget", "adopt", "--ledger", other, "--dataset", "heard", f"{folder}/out", f"{folder}/others")
     for said in (command("budget", "show", "--ledger", url), adopted):
         assert re.search(r"  ahead     1 of 2 periods of report weekly .* remain; with them 90.0% of", said.out), said
         assert re.search(r"  ahead     3 of 4 periods of report other .* remain; with them 100.0% of", said.out), said
-        assert f"  ahead     {together}" in said.out
+        assert f"  ahead     {together}\n" in said.out
     done = command("report", str(folder / "other.yaml"), "--dry-run")
-    assert "\nreports  1 of 2 periods of report weekly " in done.out and f"nothing; {together}" in done.out
-    assert done.out.count(together) == 1 and together in told(folder, "--dry-run", status=0)
+    assert "\nreports  1 of 2 periods of report weekly " in done.out
+    assert f"\nhorizon  {together}; of this one " in done.out
+    assert done.out.count(together) == 1 and f"{together}; of this one " in told(folder, "--dry-run", status=0)
     path = folder / "out/weekly-2026-01-19.csv"
     drawn, books = path.read_bytes(), Ledger(url).read().charges
     path.unlink()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -233,6 +234,11 @@ def test_a_ledger_fills_in_what_all_releases_have_spent() -> None:
         "added up."
     )
     assert found["spent"]["epsilon"] == 2
+    spent = "what releases of the same rows have spent"
+    assert f"other releases {spent} (`private-topk budget show`) " in shown("r.csv", "--sign-off")
+    published("alone.csv", asked("alone", **of_a_user))
+    nobody = "other releases no ledger was charged for this: unless it was adopted, nobody adds up"
+    assert f"{nobody} {spent} horizon " in shown("alone.csv", "--sign-off")
     words = shown("r.csv", "--sign-off", "--ledger", LEDGER)
     before, after = words.split("To be filled in")
     said += " The promise above is of these rankings, at its own delta; what is spent is of all these charges, at the"
@@ -412,6 +418,47 @@ def test_a_release_that_a_ledger_has_not_charged_is_named_until_it_is_adopted(da
     unknown = "other releases what else the lost ledger had charged for the same rows"
     assert (unknown in told("--sign-off")[0]) is not bool(dataset)
     assert (f"adopted   {missing}" in command("budget", "show", "--ledger", LEDGER).out) is not bool(dataset)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "both"), [(1.0, "1.25"), (2.0, "2.25")], ids=["at the same cost", "at another cost"]
+)
+@pytest.mark.parametrize("beside", [False, True])
+def test_another_answer_than_was_charged_is_not_taken_for_it(epsilon: float, both: str, beside: bool) -> None:
+    """Published without the ledger, under an id that the ledger has charged for other rows; alone, or in a folder with
+    a charged one. The charge counts too, and adoption pays for this answer.
+    """
+    budget(unit="user")
+    charged("charged/5.csv", asked("weekly/5", **day(5), **BASIC))
+    published("days/5.csv", asked("weekly/5", **day(5), **BASIC | {"epsilon": epsilon}))
+    other = Path("days/5.csv").read_bytes().replace(b'1,"0"', b'1,"2"')
+    there = Manifest.decode(Path("days/5.manifest.json").read_bytes())
+    write(Path("days/5.csv"), other), write(Path("days/5.manifest.json"), there.at("days/5.csv", other).encode())
+    assert there.ranking_sha256 != there.at("", other).ranking_sha256
+    if beside:
+        charged_days(6, **BASIC | {"epsilon": epsilon})
+
+    def told() -> Iterator[str]:
+        for form in ((), ("--json",), ("--sign-off",), ("--registry",), ("--html", "page.html", "--overwrite")):
+            done = command("show", "days", *form, "--ledger", LEDGER)
+            assert done.status == 0 and "state other costs" not in done.out + done.err, done
+            yield " ".join((done.out if form and form[0] in ("--sign-off", "--registry") else done.err).split())
+
+    for said in told():
+        assert "has not charged this answer of weekly/5: these numbers count that by its manifest" in said, said
+        assert "The ledger has charged weekly/5 too, of which no manifest is here: these numbers count that" in said
+    sheet = shown("days", "--sign-off", "--ledger", LEDGER)
+    assert f"budget epsilon {both}, delta 0" in sheet and f"So far {1 + beside} charge" in sheet, sheet
+    assert f"≤ e^{both} ·" in shown("days", "--ledger", LEDGER)
+    adopted = command("budget", "adopt", "days", "--ledger", LEDGER, "--dataset", "plays")
+    assert adopted.status == 0 and f"1 of {1 + beside} releases adopted" in adopted.out, adopted
+    for said in told():
+        assert "has not charged" not in said and "has charged weekly/5 too" in said, said
+    sheet = shown("days", "--sign-off", "--ledger", LEDGER)
+    assert f"budget epsilon {both}, delta 0" in sheet and f"So far {2 + beside} charges" in sheet, sheet
+    again = command("budget", "adopt", "days", "charged", "--ledger", LEDGER, "--dataset", "plays")
+    assert f"0 of {2 + beside} releases adopted" in again.out, again
+    assert "not charged" not in shown("charged", "--sign-off", "--ledger", LEDGER)
 
 
 def test_a_manifest_that_states_another_cost_than_was_charged_is_named() -> None:

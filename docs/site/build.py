@@ -32,7 +32,7 @@ RIVALS = {"public": ("pnf-peeling",), "unknown": ("restricted-gumbel",)}
 
 PAGES = {
     "rank": ("A ranking of a table in memory", ("private_topk.pipelines.rank",)),
-    "transforms": ("In a Beam pipeline", ("private_topk.transforms",)),
+    "transforms": ("In a Beam pipeline", ("private_topk.transforms", "private_topk.pipelines.write_rankings")),
     "mechanisms": ("Mechanisms", ("private_topk.transforms.mechanisms",)),
     "previews": ("Previews", ("private_topk.pipelines.preview",)),
     "budget": ("Budgets", ("private_topk.pipelines.budget",)),

@@ -916,6 +916,7 @@ _FIELDS = (  # of report files alone
         field="domain.remember",
     ),
     Option("state", "with {to_date}: the folder that keeps what is counted", str, field="window.state", path=True),
+    Option("withdrawn", "the starts of periods that are not drawn again", moment, many=True, field="window.withdrawn"),
     Option("window", "the length of a period", window_length, field="window.every", required=True),
     Option("period_from", "the start of the first period", moment, field="window.first", required=True),
     Option("release_id", "the name of the report", report_name, field="report", required=True),

@@ -6,7 +6,6 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING
 
 from private_topk.pipelines.cli.arguments import Command
@@ -14,6 +13,7 @@ from private_topk.pipelines.cli.output import NOT_YET, once_done, print_json, re
 from private_topk.pipelines.process import Interrupted, RunFailed, received_signal
 from private_topk.pipelines.scheduled.file import read_report
 from private_topk.pipelines.scheduled.periods import Periods, now
+from private_topk.pipelines.scheduled.schedule import in_zone
 from private_topk.transforms.errors import InputNotReady, InvalidArgument, printable, refused, verbatim
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ _EXAMPLE = """examples:
 Calling it twice publishes once. docs/reports.md describes the file."""
 _ASKED = ("window_end", "missed", "backfill", "forget_users", "dry_run")
 _BEFORE = {True: "published before", False: "published"}
+_DONE = {"published before", "withdrawn"}
 
 
 def _report(arguments: Namespace, others: list[str]) -> bool:
@@ -65,7 +66,8 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
     facts: list[tuple[str, str]] = [] if numbers else list(report.prospects())
     for number in numbers:
         other = report.is_of_another_key(number)
-        if (other or report.is_known_by_correction(number)) and report.published(number):
+        known = not report.is_withdrawn(number) and (other or report.is_known_by_correction(number))
+        if known and report.published(number):
             told = f"published before{' under another release key' * other}, in {printable(report.where(number))}"
             told += "; rows are not compared"
             facts += [("release", told), *report.lacking(number)]
@@ -106,7 +108,7 @@ def _numbers(periods: Periods, arguments: Namespace) -> Sequence[int]:
         return (_number(periods, arguments),)
     if not (arguments.missed or arguments.backfill):
         return ()
-    until = now() if arguments.until is None else _in_zone(arguments.until, periods.schedule.zone)
+    until = now() if arguments.until is None else in_zone(arguments.until, periods.schedule.zone)
     if until > now():
         raise InvalidArgument(
             "until",
@@ -118,7 +120,7 @@ def _numbers(periods: Periods, arguments: Namespace) -> Sequence[int]:
 
 def _number(periods: Periods, arguments: Namespace) -> int:
     """The number of the period that ends at --window-end. Raises InvalidArgument if none does, or it is not over."""
-    end = _in_zone(arguments.window_end, periods.schedule.zone)
+    end = in_zone(arguments.window_end, periods.schedule.zone)
     shown = arguments.window_end.isoformat().removesuffix("T00:00:00")
     try:
         number = periods.schedule.number(end)
@@ -164,7 +166,7 @@ def _tell_how_they_went(report: ScheduledReport, went: Sequence[str], arguments:
         report.tell_lost()
     if arguments.json:
         print_json(_document(report, [_as_json(report, *each) for each in enumerate(went)]))
-    elif set(went) <= {"published before"} and not (arguments.backfill and arguments.quiet):  # cron would mail it
+    elif set(went) <= _DONE and not (arguments.backfill and arguments.quiet):  # cron would mail it
         print(f"{report.name}: nothing was missed")
     if failed:
         told = f"{len(failed)} of {len(went)} periods are not published, as said above: {', '.join(failed)}. "
@@ -180,13 +182,18 @@ def _tell_how_they_went(report: ScheduledReport, went: Sequence[str], arguments:
 def _went(report: ScheduledReport, number: int, of: int, arguments: Namespace) -> str:
     """The outcome of a period: one of the words of docs/command-line.md. Says first which it is, of how many."""
     try:
-        if report.published(number):
+        withdrawn = report.is_withdrawn(number)
+        if not withdrawn and report.published(number):
             return "published before"
         if report.is_corrected(number):
             told = f"{report.name}, {report.words(number)}: is not here, and its correction stands for it"
             if not arguments.backfill:  # which cron would mail every time
                 print(printable(told), file=sys.stderr if arguments.json else None, flush=True)
             return "published before"
+        if withdrawn:
+            if not (arguments.backfill or arguments.json):
+                print(f"{report.name}, {report.words(number)}: withdrawn", flush=True)
+            return "withdrawn"
         if not arguments.backfill:
             what = report.prospect(number)
             if what or not arguments.json:
@@ -240,15 +247,6 @@ def _publish(report: ScheduledReport, number: int, arguments: Namespace) -> bool
         if not (arguments.quiet or arguments.json or done.deferred):
             show_rows(done.report.sink)
     return True
-
-
-def _in_zone(value: datetime, zone: tzinfo) -> datetime:
-    """The moment in UTC, since in Python a local time that comes twice, or never, equals no moment of another zone."""
-    moment = value if value.tzinfo else value.replace(tzinfo=zone)
-    try:
-        return moment.astimezone(UTC)
-    except OverflowError:  # in the year 1 or 9999, where no period ends
-        return moment
 
 
 COMMANDS = {

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import yaml
 
 from private_topk.pipelines.options import Option, rows
-from private_topk.pipelines.scheduled.schedule import Schedule
+from private_topk.pipelines.scheduled.schedule import Schedule, in_zone
 from private_topk.pipelines.sources.text import encoding_of
 from private_topk.pipelines.texts import columns, name_and_value, printable_text, template
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, literal, refused, verbatim
@@ -23,7 +23,7 @@ REMEMBER = "domain.remember"
 INPUT = "source.input"
 _NOT_FIELDS = {"period_to": "window.first", "correction": "--correction"}
 """The words for what a refusal names and a file has no field for."""
-OF_SCHEDULE = {"period_from", "period_to", "window", "time_zone", "release_id"}
+OF_SCHEDULE = {"period_from", "period_to", "window", "time_zone", "release_id", "withdrawn"}
 
 
 @dataclass(frozen=True)
@@ -155,12 +155,14 @@ class Scheduled:
     Args:
         fields: the fields that it can have.
         values: the values that it has, read, by their names in the file.
+        withdrawn: the numbers of the periods whose ranking was taken away and is not drawn again.
     """
 
     document: Document
     fields: Mapping[str, Option]
     values: Mapping[str, Any]
     schedule: Schedule
+    withdrawn: frozenset[int]
 
     @property
     def name(self) -> str:
@@ -208,7 +210,19 @@ def read_report(path: str) -> Scheduled:
     document.refuse_unknown([*fields, *(f"{record}.{name}" for record in document.records() for name in own)])
     values = {name: _read(document, name, option) for name, option in fields.items() if name != INPUT}
     values[INPUT] = _inputs(document, own)
-    return Scheduled(document, fields, {n: v for n, v in values.items() if v is not None}, _schedule(document, values))
+    schedule, given = _schedule(document, values), {n: v for n, v in values.items() if v is not None}
+    return Scheduled(document, fields, given, schedule, _withdrawn(document, schedule, values))
+
+
+def _withdrawn(document: Document, schedule: Schedule, values: Mapping[str, Any]) -> frozenset[int]:
+    numbers = set[int]()
+    for start in values["window.withdrawn"] or ():
+        try:
+            numbers.add(schedule.starting(in_zone(start, schedule.zone)))
+        except ValueError as error:
+            shown = start.isoformat().removesuffix("T00:00:00")
+            raise document.error("window.withdrawn", f"window.withdrawn {shown} starts no period: {error}") from None
+    return frozenset(numbers)
 
 
 def _schedule(document: Document, values: Mapping[str, Any]) -> Schedule:

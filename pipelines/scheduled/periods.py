@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -74,9 +74,10 @@ class Periods:
     def uri(self, number: int) -> str:
         return self.options(number)["output"]
 
-    def remembers(self, number: int) -> range:
-        """The numbers of the periods before one whose rankings list items for it."""
-        return range(number if REMEMBER in self._file.values else 0)
+    def remembers(self, number: int) -> Sequence[int]:
+        """The numbers of the periods before one whose rankings list items for it: not those that were withdrawn."""
+        remembered = number if REMEMBER in self._file.values else 0
+        return [each for each in range(remembered) if each not in self._file.withdrawn]
 
     def release_id(self, number: int, correction: str | None = "") -> str:
         period = self._period(number)

@@ -63,11 +63,12 @@ class Publications(Periods):
 
     def _lost(self) -> list[Entry]:
         """The corrections of its periods that the ledger has charged and of which not all files are there; none of
-        messages, which have no files.
+        messages, which have no files, and none of a withdrawn period.
         """
         if sink_for(self.options(0), watch=self.watches).files(self.windows(0)) is None:
             return []
-        firsts = {self.release_id(number, None): number for number in range(self.schedule.ended(now()))}
+        numbers = set(range(self.schedule.ended(now()))) - self._file.withdrawn
+        firsts = {self.release_id(number, None): number for number in numbers}
         charges = [each for each in self._charges() if each.release_id not in firsts]
         corrections = [each for each in charges if corrected_by(each.release_id) in firsts]
         places = (
@@ -135,7 +136,7 @@ class Publications(Periods):
             for number in set(range(self.schedule.ended(now()))) - {asked}:
                 begun = self.release_id(number, None) in charged or bool(self._places_of_publications(number))
                 lying = (place for each in self._publications(number) for place in self._lying(each, number))
-                lack += begun and not all(place.windows for place in lying)
+                lack += begun and number not in self._file.withdrawn and not all(place.windows for place in lying)
                 gone += not begun and number < known
             beyond = self.beyond
         more = "--missed names each"
@@ -249,6 +250,21 @@ class Publications(Periods):
             if self._correction is None and self.account is None:
                 self._tell_lost_corrections(number)
             return self._noted(name, {None if each is None else each.key_id for each in manifests})
+
+    def is_withdrawn(self, number: int) -> bool:
+        """Whether a period was withdrawn, unless a correction is asked; tells if it is still there or not counted."""
+        if self._correction is not None or number not in self._file.withdrawn:
+            return False
+        with self.pointing():
+            places = self._places_of_publications(number)
+            who, own = f"{self.name}, {self.words(number)}: withdrawn, and", self.release_id(number)
+            for place in places:
+                if place.release == own and place.pair.ranking is not None:
+                    self._tell_once(f"{who} {place.path} is still there: take it away, and leave its manifest")
+            if not self._charges_of(own) and all(place.pair.manifest is None for place in places):
+                told = "nothing here counts what was published: bring its manifest back from a copy"
+                self._tell_once(f"{who} {told}, or take the period off window.withdrawn if it never was")
+        return True
 
     def is_corrected(self, number: int) -> bool:
         """Whether a correction of a period is published, which stands for it."""

@@ -326,6 +326,10 @@ class ScheduledReport(Publications):
         with self.pointing("runner.options"):
             check_words(runner, words)
         with self.pointing():
+            if self.is_withdrawn(number):
+                rule = f"has {self.words(number)}: what was published of it was taken away, and is not drawn again"
+                corrected = "" if self.state is not None else "publish a {correction}, which costs, or "
+                raise InvalidArgument("withdrawn", rule, f"{corrected}take the period off this list")
             self._check_known(self.options(number))
             reach_files(words, self.options(number))
 

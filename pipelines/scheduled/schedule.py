@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from functools import cached_property
 from zoneinfo import ZoneInfo
 
@@ -58,6 +58,17 @@ class Schedule:
             raise ValueError(f"the last of the {self.horizon} periods of its horizon ends on {self.words(last)}")
         raise ValueError(f"periods end on {self.words(last)} and on {self.words(self._start(after + 1))}")
 
+    def starting(self, start: datetime) -> int:
+        """The number of the period that starts at a moment.
+
+        Raises:
+            ValueError: none does, with a near one that does.
+        """
+        number = self._started(start, None if self.horizon is None else self.horizon - 1)
+        if self._start(number) != start:
+            raise ValueError(f"one starts on {self.words(self._start(number))}")
+        return number
+
     def ended(self, until: datetime, *, beyond: bool = False) -> int:
         """How many periods have ended at a moment: of the horizon, or also `beyond` it."""
         return self._started(until, None if beyond else self.horizon)
@@ -101,3 +112,12 @@ class Schedule:
             return self._steps.moment(number)
         assert isinstance(self.every, timedelta)
         return (self.first + number * self.every).astimezone(UTC)
+
+
+def in_zone(value: datetime, zone: tzinfo) -> datetime:
+    """The moment in UTC, since in Python a local time that comes twice, or never, equals no moment of another zone."""
+    moment = value if value.tzinfo else value.replace(tzinfo=zone)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:  # in the year 1 or 9999, where no period starts or ends
+        return moment

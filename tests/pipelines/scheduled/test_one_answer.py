@@ -731,6 +731,62 @@ def test_a_period_whose_correction_is_published_is_not_missed(folder: Path) -> N
     assert report(folder, *FIRST) == 2, "whoever means the period itself is told why"
 
 
+@pytest.mark.parametrize("charged", [True, False])
+def test_what_was_withdrawn_is_not_drawn_again_and_counts(folder: Path, charged: bool) -> None:
+    """With a ledger also where its manifest was taken away. It can be corrected, and that withdrawn too."""
+    text = CHARGED if charged else CHARGED.partition("ledger:")[0]
+    listed = text.replace("first: 2026-01-05", "first: 2026-01-05\n  withdrawn: [2026-01-05]")
+    over, who = ("--until", "2026-01-19"), "weekly, 2026-01-05 to 2026-01-12: "
+    withdrawn = f"{who}withdrawn\nweekly: nothing was missed\n"
+    (folder / "weekly.yaml").write_text(text)
+    assert report(folder, "--backfill", *over) == 0
+    first = (folder / RANKING).read_bytes()
+    (folder / "weekly.yaml").write_text(listed)
+    said = called(folder, "--missed", *over)
+    assert said.out == withdrawn and f"{who}withdrawn, and {folder}/{RANKING} is still there: take it" in said.err
+    (folder / RANKING).unlink()
+    if charged:
+        (folder / MANIFEST).unlink()
+
+    def stays() -> None:
+        before = all_files(folder)
+        assert told(folder, "--backfill", *over) == "" and "lack files" not in told(folder, "--dry-run")
+        for words in (FIRST, (*FIRST, "--dry-run")):
+            said = told(folder, *words, status=2)
+            assert f"weekly.yaml:10: window.withdrawn has {who[8:-2]}: what was published of it was taken" in said
+            assert "publish a --correction, which costs, or take the period off this list" in said
+        assert all_files(folder) == before
+
+    stays()
+    assert told(folder, "--missed", *over) == withdrawn
+    document = json.loads(called(folder, "--missed", *over, "--json").out)
+    assert [each["outcome"] for each in document["periods"]] == ["withdrawn", "published before"]
+    assert report(folder, *FIRST, "--correction", "1") == 0
+    stays()
+    assert f"{who}is not here, and its correction stands for it\n" in told(folder, "--missed", *over)
+    (folder / "key").write_text("another key of enough bytes")
+    stays()
+    (folder / "key").write_text("a key of enough bytes")
+    ledger = ("--ledger", f"sqlite:///{folder}/budget.db") * charged
+    for _ in range(2):
+        assert "epsilon: 2.0\n" in command("show", str(folder / "out"), "--registry", *ledger).out
+        (folder / "out/weekly-2026-01-05.correction-1.csv").unlink(missing_ok=True)
+    stays()
+    assert told(folder, "--missed", *over) == withdrawn
+    (folder / "weekly.yaml").write_text(text)
+    assert report(folder, *FIRST) == 0 and (folder / RANKING).read_bytes() == first
+
+
+def test_what_was_withdrawn_and_is_counted_nowhere_is_told(folder: Path) -> None:
+    text = CHARGED.partition("ledger:")[0].replace("2026-01-05", "2026-01-05\n  withdrawn: [2026-01-12]")
+    (folder / "weekly.yaml").write_text(text)
+    assert report(folder, "--backfill", "--until", "2026-01-26") == 0
+    told = "weekly, 2026-01-12 to 2026-01-19: withdrawn, and nothing here counts what was published: bring its manifest"
+    for words in ("--backfill", "--missed"):
+        assert told in called(folder, words, "--until", "2026-01-26").err
+    assert len(all_files(folder)) == 4
+
+
 def test_a_rotated_key_draws_no_old_period_again(folder: Path) -> None:
     assert report(folder, *FIRST) == 0
     before = all_files(folder)

@@ -80,6 +80,12 @@ def test_published_items_are_in_the_list_of_later_periods(folder: Path) -> None:
     done = report(folder, "--window-end", "2026-02-02")
     assert done.status == 2 and f"weekly-{WEEKS[1]}.csv is missing, and its items are on the list" in done.err
     assert caught_up(folder) == published
+    for week in WEEKS[1], WEEKS[3]:
+        (folder / f"out/weekly-{week}.csv").unlink()
+    (folder / f"out/weekly-{WEEKS[3]}.manifest.json").unlink()
+    change(folder, "2026-01-05", f"2026-01-05\n  withdrawn: [{WEEKS[1]}]")
+    assert list(caught_up(folder)) == [lists[0], *lists[2:]]
+    assert facts(folder, WEEKS[3])["found"] == [lists[0], lists[2]], "not what was withdrawn"
 
 
 def test_a_period_that_published_nothing_lists_nothing(folder: Path) -> None:

@@ -39,6 +39,20 @@ def test_a_good_file_is_read(tmp_path: Path) -> None:
         ("every: week", "every: month\n  time_zone: Mars/Base", 8, "window.time_zone must be a name of the IANA"),
         ("first: 2026-01-05", "first: 2026-01-31\n  every2: x", 9, "every2 is not known: did you mean every?"),
         ("every: week\n  first: 2026-01-05", "every: month\n  first: 2026-01-31", 8, "must be a day from 1 to 28"),
+        (
+            "2026-01-05",
+            "2026-01-05\n  withdrawn: [2026-01-20]",
+            9,
+            "2026-01-20 starts no period: one starts on 2026-01-19",
+        ),
+        ("2026-01-05", "2026-01-05\n  withdrawn: [2025-12-29]", 9, "withdrawn 2025-12-29 starts no period: one starts"),
+        (
+            "first: 2026-01-05",
+            "horizon: 2\n  first: 2026-01-05\n  withdrawn: [2026-01-19]",
+            10,
+            "window.withdrawn 2026-01-19 starts no period: one starts on 2026-01-12",
+        ),
+        ("2026-01-05", "2026-01-05\n  withdrawn: 2026-01-05", 9, "window.withdrawn must be a list"),
         ("k: 3", "k: 0", 11, "mechanism.k must be a whole number of at least 1, got 0"),
         ("name: joint", "name: jiont", 10, "did you mean joint?"),
         ("report: weekly", "report: {weekly: plays}", 1, "report must be a single value"),
@@ -108,7 +122,7 @@ def test_every_option_of_run_and_stream_has_a_field_or_is_set_by_the_schedule() 
     given = {option.name for option in rows() if any(option.helps(name) for name in RUN)}
     of_a_terminal = {"dry_run", "exact_counters", "health_file", "json", "quiet", "show_dropped_rows"}
     fields = {option.name for option in fields_for(None).values()}
-    of_reports = {"watch", "beam_options", "remember", "state", "constants"}
+    of_reports = {"watch", "beam_options", "remember", "state", "constants", "withdrawn"}
     assert given - of_a_terminal == fields - of_reports | {"period_to", "slide", "overwrite"}
 
 

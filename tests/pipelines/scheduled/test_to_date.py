@@ -221,6 +221,22 @@ def test_what_was_kept_is_published_as_it_was_whatever_becomes_of_its_rows() -> 
     assert [ranking(0), ranking(1)] == before and all(path.read_bytes() == kept[path] for path in kept)
 
 
+def test_later_steps_count_on_from_one_that_was_withdrawn_and_not_without_it() -> None:
+    steps(0)
+    text = Path("charts.yaml").read_text()
+    change("first: 2026-01-05", "first: 2026-01-05\n  withdrawn: [2026-01-12]")
+    refused(2, "does not have 2026-01-12 to 2026-01-19 yet", "publish that one first")
+    refused(1, "window.withdrawn has 2026-01-12 to 2026-01-19", "not drawn again: take the period off this list")
+    Path("charts.yaml").write_text(text)
+    steps(1, 2)
+    before = ranking(2)
+    for number in (1, 2):
+        Path(f"out/{ENDS[number]}.csv").unlink()
+    change("first: 2026-01-05", "first: 2026-01-05\n  withdrawn: [2026-01-12]")
+    done = command("report", "charts.yaml", "--backfill", "--quiet")
+    assert done.status == 0 and ranking(2) == before and not Path(f"out/{ENDS[1]}.csv").exists(), done
+
+
 def ledger() -> list[str]:
     books = ["--ledger", "sqlite:///budget.db", "--dataset", "plays"]
     done = command("budget", "create", *books, "--epsilon", "3", "--delta", "1e-4", "--privacy-unit", "user")

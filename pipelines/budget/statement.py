@@ -191,7 +191,7 @@ def _added(totals: Iterable[Total]) -> str:
 def cost_in_words(cost: Cost) -> str:
     """What a charge adds to the sums of a ledger."""
     rho = f"rho {number(cost.rho)}"
-    added = f"epsilon {number(cost.epsilon)} ({rho})" if cost.adds_up else rho
+    added = f"epsilon {number(cost.epsilon)} added up, or {rho} by zCDP" if cost.adds_up else rho
     return f"{added}, delta {number(cost.zcdp_delta)}" if cost.zcdp_delta else added
 
 

@@ -206,7 +206,8 @@ def test_a_block_that_fails_leaves_its_charge_and_says_how_to_resume(place: Path
         with pytest.raises(interrupt), charge(request(), ledger, said.append):
             raise interrupt
     assert [entry.outcome for entry in ledger.read().charges] == ["failed"]
-    assert said[0] == "charged a to dataset orders: epsilon 1 (rho 0.462118); 100.0% of the budget is used"
+    cost = "epsilon 1 added up, or rho 0.462118 by zCDP"
+    assert said[0] == f"charged a to dataset orders: {cost}; 100.0% of the budget is used"
     assert said[1].startswith("the charge stays") and said[2].startswith("resuming a")
     with charge(request(), URL, said.append) as receipt:
         assert receipt.outcome == "failed"

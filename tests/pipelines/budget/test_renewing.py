@@ -194,7 +194,7 @@ def test_a_renewal_is_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> Non
     question = Question.of(1, "joint", ["tea"], epsilon=1, privacy_unit="user")
     quote = ChargeReceipt(2, None, "", Fraction(1, 2), Cost(Fraction(1)), only_rhos="; from then on")
     told = fits(Account(url, "plays"), quote, question)  # of a dry run
-    costs = "fits and costs epsilon 1 (rho 0.462118); 50.0% of the user budget would be used"
+    costs = "fits and costs epsilon 1 added up, or rho 0.462118 by zCDP; 50.0% of the user budget would be used"
     assert told == f"{costs}, in its period 2: {both}; from then on"
     assert main(["budget", "history", "--ledger", url]) == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith("Z: plays, user, for at least 365 days")

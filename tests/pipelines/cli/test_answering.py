@@ -110,7 +110,8 @@ def test_a_report_and_its_budget(folder: Path) -> None:
     asked = ["report", "report.yaml"]
     checked = answer(*asked, "--dry-run")
     assert set(checked) == {"report", "well_described", "privacy", "ledger"} and checked["well_described"] is True
-    fits = "the next one fits and costs epsilon 1 (rho 0.125); 50.0% of the user-window budget would be used"
+    cost = "epsilon 1 added up, or rho 0.125 by zCDP"
+    fits = f"the next one fits and costs {cost}; 50.0% of the user-window budget would be used"
     assert checked["ledger"] == f"dataset d, periods charged: 0; {fits}"
     assert answer(*asked, "--dry-run", "--window-end", "2026-03-29")["ready"] is True
     missed = answer(*asked, "--missed", "--until", "2026-03-30")

@@ -123,7 +123,8 @@ def test_a_ledger_is_asked_and_not_charged(folder: Path) -> None:
     assert command("budget", "create", "--ledger", url, "--dataset", "plays", "--epsilon", "4").status == 0
     books = ["--ledger", url, "--dataset", "plays", "--release-key", "file:key", "--release-id", "week 1"]
     for _ in range(2):
-        fits = "dataset plays: this run fits and costs epsilon 1 (rho 0.125); 25.0% of the user-window budget would"
+        cost = "epsilon 1 added up, or rho 0.125 by zCDP"
+        fits = f"dataset plays: this run fits and costs {cost}; 25.0% of the user-window budget would"
         assert f"{fits} be used" in checked(*books).out
     assert "0.0% used by 0 charges" in command("budget", "show", "--ledger", url).out
     assert command("run", "--input", "rows.parquet", *ASKED, *books, "--quiet").status == 0

@@ -247,7 +247,8 @@ def test_a_file_that_is_checked_is_told_what_its_ledger_says(folder: Path) -> No
         return said
 
     said = checked()
-    fits = "the next one fits and costs epsilon 0.5 (rho 0.03125); 50.0% of the user budget would be used\n"
+    cost = "epsilon 0.5 added up, or rho 0.03125 by zCDP"
+    fits = f"the next one fits and costs {cost}; 50.0% of the user budget would be used\n"
     assert f"ledger   dataset heard, periods charged: 1; {fits}" in said
     assert "\nprivacy  with the next one: epsilon 2 for one user's rows in all windows" in said
     never = "; reports that were never charged are not counted\n"

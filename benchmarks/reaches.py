@@ -56,13 +56,11 @@ def cells(data: str, names: list[str], draws: int, known: str) -> list[Cell]:
     for k in KS:
         for second in sorted({50, k if k > KS[0] else 20}):
             shape = Reaches({1: counts[0] / users, second: counts[second - 1] / users}, len(counts), users)
-            expected: Expected | None = shape
+            expected: Expected = shape
             for epsilon, name in itertools.product(EPSILONS, names):
                 top_k = TopK(k, make(name, epsilon), RangeDomain(0, len(counts)))
                 if known == "published":
                     expected, _ = published(top_k, counts, bits)
-                if expected is None:
-                    continue
                 told = forecast(top_k, expected, draws)
                 recalls = drawn(top_k.mechanism, counts, k, draws, bits)
                 assert told.recall_range is not None
@@ -79,21 +77,20 @@ def verdicts(data: str, names: list[str]) -> str:
     for k, epsilon, name in itertools.product((*_SHORT, *KS), EPSILONS, names):
         top_k = TopK(k, make(name, epsilon), RangeDomain(0, len(counts)))
         expected, items = published(top_k, counts, bits)
-        if expected is not None:
-            said.append(is_noise(tuple(map(int, expected.noisy_counts)), top_k))
-            found.append(recall(counts[items], counts, k))
+        said.append(is_noise(tuple(map(int, expected.noisy_counts)), top_k))
+        found.append(recall(counts[items], counts, k))
     called, recalls = np.array(said), np.array(found)
     right, missed = (called & (recalls <= 0.5)).sum(), (~called & (recalls < 0.5)).sum()
     told = f"called noise {called.sum():>3}, rightly {right:>3}; noise that is not called so {missed:>3}"
     return f"{data:<16}{len(said):>5} rankings: {told}"
 
 
-def published(top_k: TopK, counts: np.ndarray, bits: RandomBits) -> tuple[Released | None, np.ndarray]:
-    """A ranking with noisy counts, each of as much epsilon, None where none of these is above 0; and its items."""
+def published(top_k: TopK, counts: np.ndarray, bits: RandomBits) -> tuple[Released, np.ndarray]:
+    """A ranking with noisy counts, each of as much epsilon; and its items."""
     mechanism, k, named = top_k.mechanism, top_k.max_items, IndexedCounts.of(counts)
     items = named.items(mechanism.prepare(named.histogram).ranks(k, bits))
     noisy = publish_counts(counts, items, bits, mechanism.parameter("epsilon"), mechanism.parameter("delta"))
-    return Released(noisy.tolist(), len(counts)) if noisy.max() > 0 else None, items
+    return Released(noisy.tolist(), len(counts)), items
 
 
 def drawn(mechanism: Mechanism, counts: np.ndarray, k: int, draws: int, bits: RandomBits) -> np.ndarray:

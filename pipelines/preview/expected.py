@@ -246,8 +246,9 @@ class Released:
     """An earlier ranking with its noisy counts: all of it is public, and costs nothing to use again.
 
     The rule: published ranks say that counts fall, so that noisy counts which rise are replaced by their mean (isotonic
-    regression; the noise shrinks with it), one user apart from each other; those below 0 are 0. Counts of the items
-    that were not published are extrapolated: they fall as the power of the rank that fits the published ones best.
+    regression; the noise shrinks with it), one user apart from each other; those below 0 are 0, and all of them where
+    none is above it. Counts of the items that were not published are extrapolated: they fall as the power of the rank
+    that fits the published ones best.
 
     That is a guess, so `bent` has the same with half and twice that power.
 
@@ -258,7 +259,7 @@ class Released:
         steepness: of the counts that were not published, by that of the published ones.
 
     Raises:
-        InvalidArgument: there is no count above 0.
+        InvalidArgument: there is no count.
     """
 
     noisy_counts: Sequence[float] | Floats
@@ -274,8 +275,8 @@ class Released:
             raise InvalidArgument("noisy_counts", rule, "give those of one ranking: rankings[0].noisy_counts")
         if self.items is not None:
             _check_whole("items", self.items, _MAX_ITEMS)
-        if not len(counts) or max(counts) <= 0:
-            raise InvalidArgument("like", f"{self.name} has no noisy count above 0", "nothing can be told from it")
+        if not len(counts):
+            raise InvalidArgument("like", f"{self.name} has no noisy count", "nothing can be told from it")
 
     def histogram(self, max_items_per_user: int | None, unknown: bool) -> Histogram:
         known = self._falling()
@@ -288,10 +289,9 @@ class Released:
 
     def summary(self) -> str:
         power = self._power(self._falling())
-        return (
-            f"{self.name}: {len(self.noisy_counts)} noisy counts, and beyond them counts that fall as "
-            f"1 / rank^{power:.2f}"
-        )
+        beyond = f"and beyond them counts that fall as 1 / rank^{power:.2f}"
+        told = beyond if max(self.noisy_counts) > 0 else "none of them above 0"
+        return f"{self.name}: {len(self.noisy_counts)} noisy counts, {told}"
 
     def bent(self) -> tuple[Released, ...]:
         """Half and twice as steep beyond the published ones."""
@@ -299,6 +299,8 @@ class Released:
 
     def _falling(self) -> Floats:
         counts = np.asarray(self.noisy_counts, np.float64)
+        if counts.max() <= 0:
+            return np.zeros(len(counts))
         blocks = pooled((counts if self.ranked else np.sort(counts)[::-1]).tolist())
         # Pooled counts are not distinguishable, but are not made equal, since equal counts are right in any order.
         apart = np.concatenate([value + (size - 1) / 2 - np.arange(size) for value, size in blocks])
@@ -527,7 +529,7 @@ def _named(text: str) -> dict[str, Any]:
 
 
 def earlier_rankings(path: str, items: int | None, score: Score = USERS) -> dict[str, Released]:
-    """The noisy counts of a ranking's last window that has any above 0, of every group that has such a window, the
+    """The noisy counts of a ranking's last window that has any above 0, or else of its last one, of every group, the
     largest first; of "" where there are no groups.
 
     Args:
@@ -582,10 +584,10 @@ def earlier_rankings(path: str, items: int | None, score: Score = USERS) -> dict
     for (_, group), members in groupby(rows, key=lambda row: (row["window_start"], group_of(row) or "")):
         ranking = list(members)
         counts = [row["noisy_count"] for row in ranking if row["noisy_count"] is not None]
-        if max(counts, default=0) > 0:
+        if counts and (max(counts) > 0 or group not in rankings or max(rankings[group].noisy_counts) <= 0):
             rankings[group] = Released(counts, size, ranking[0]["rank"] is not None, path)
     if not rankings:
-        raise InvalidArgument("like", f"{verbatim(path)} has no noisy count above 0", "nothing can be told from it")
+        raise InvalidArgument("like", f"{verbatim(path)} has no noisy count", "nothing can be told from it")
     return falling(rankings)
 
 

@@ -34,6 +34,10 @@ from private_topk.transforms.spec import TopK
 _DRAWS, _PLACES = 100, 4
 _DELTA = "1e-6"
 _COUNTS_DELTA = "delta of the counts (publish_counts_delta)"
+_SUSPECT = (
+    "By the declared counts it would be no noise, so the input of that last period may have been wrong: if it was, "
+    "correct that period first, with `--correction`"
+)
 _ESTIMATES = "--like users=1e5,rank1=4%,rank20=0.5% (preview.like in a report) estimates it"
 
 
@@ -90,8 +94,15 @@ def forewarned(
         judging += f". From the declared counts {of_one_ranking(told)} was forecast, from the published counts {fit}"
     if len(by_group) > 1:
         judging = f"{len(noisy)} of {len(by_group)} groups ({named(noisy)}); " * bool(noisy) + f"the worst, {judging}"
+    if noisy and declared and by_group is published:
+        poor = noise_in(list(declared), lambda group: not _finds_enough(_outlook(top_k, declared[group])))
+        judging += "" if poor else f". {_SUSPECT}"
     advice = "`private-topk preview` compares mechanisms and budgets, and spends nothing"
     return (True, f"close to noise: {judging}{_of_a_named(question)}. {advice}") if noisy else (False, judging)
+
+
+def _finds_enough(outlook: Outlook | None) -> bool:
+    return outlook is not None and outlook.recall.low >= NOISE
 
 
 def _worst(looked: Mapping[str, Outlook]) -> str:

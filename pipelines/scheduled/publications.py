@@ -300,14 +300,14 @@ class Publications(Periods):
 
     def _last(self, number: int, most: int) -> Manifest | None:
         """The last publication before one of a period, of so many periods; of a correction what it corrects."""
-        before = (file for files in self._before(number, most) for file in files[:1])  # one of a folder tells of all
+        last = number - (self._correction is None)
+        before = (file for files in self._before(number, most, last) for file in files[:1])  # one of a folder tells all
         return next((found for file in before if (found := pair_at(file).manifest) is not None), None)
 
-    def _before(self, number: int, most: int) -> Iterator[list[str]]:
-        """The files of each publication before this one, the latest first: of the period itself where that is
-        corrected, then of so many periods before it, of each the corrections before what they correct.
+    def _before(self, number: int, most: int, last: int) -> Iterator[list[str]]:
+        """The files of each publication before this one, the latest first: of the last of these periods, which is that
+        itself or the one before, back to so many before it; of each the corrections before what they correct.
         """
-        last = number - (self._correction is None)
         for earlier in range(last, max(number - 1 - most, -1), -1):
             made = self._publications(earlier)
             published = [

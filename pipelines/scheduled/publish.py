@@ -211,6 +211,7 @@ class ScheduledReport(Publications):
             if number is not None:
                 asked = manifest_of(report.question, columns=report.source.columns.by_role(), horizon=self._horizon())
                 yield "privacy", f"with the next one: {promised(report, asked, published, self._charges())}"
+                yield "recall", f"of the next one: {self._forewarn(report, number)}"
             if account is None:
                 return
             yield from (("lost", told) for told in self._named_lost())
@@ -391,9 +392,11 @@ class ScheduledReport(Publications):
     def _forewarn(self, report: Report, number: int) -> str:
         """What is publicly known of a period's quality, by the published counts of earlier ones before all else; of all
         periods of one call what is known of the first. Prints a warning if it would be close to noise.
+
+        A correction is not judged by what it corrects, whose input may have been wrong.
         """
         if self._known is None:
-            before = (file for files in self._before(number, number) for file in files)
+            before = (file for files in self._before(number, number, number - 1) for file in files)
             who = f"{self.name}, {self.words(number)}"
             self._known = forewarn(report.question, self.options(number), before, who, series=True)
         return self._known

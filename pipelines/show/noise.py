@@ -23,8 +23,8 @@ from private_topk.transforms.mechanisms.choice import noise_told, reach_of
 from private_topk.transforms.metric import USERS
 from private_topk.transforms.spec import TopK
 
-MAX_GROUPS = 50
-"""Of more groups nothing is said: each takes some hundredths of a second."""
+MAX_RANKINGS = 60
+"""Of no more is it said, the newest windows first, and of no more groups: each takes some hundredths of a second."""
 _MAX_DRAWS = 60
 _NOISE = 0.4
 """Less of the top k than this is at most half in truth: the noise of the counts makes a forecast from them low."""
@@ -77,14 +77,15 @@ def _over(domain: Domain, manifest: Manifest) -> TopK | None:
 
 @lru_cache(maxsize=1024)
 def is_noise(counts: tuple[int, ...], drawn: TopK) -> bool:
-    """Whether a ranking has probably found at most half of the top k; False where its counts tell too little.
+    """Whether a ranking has probably found at most half of the top k, as one that has no count above 0; False where its
+    counts are too few or too many to tell, or all items of the list are in it.
 
     Args:
         counts: the noisy ones in order of rank, in the units of the score.
 
     Cost: some hundredths of a second; more for hundreds of items.
     """
-    if len(counts) != drawn.k or len(counts) > _MAX_COUNTS or max(counts) <= 0:
+    if len(counts) != drawn.k or len(counts) > _MAX_COUNTS or drawn.k == drawn.domain.size:
         return False
     return not Draws(drawn, Released(counts, drawn.domain.size)).reach(_NOISE, _MAX_DRAWS)
 

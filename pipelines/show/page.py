@@ -110,7 +110,13 @@ def _of_a_group(name: str | None, listings: Sequence[Listing]) -> dict[str, Any]
         "before": before,
         "places": has_places(listings),
         "all": _all_windows(listings) if several else None,
+        "noise": _how_many_are_noise(listings),
     }
+
+
+def _how_many_are_noise(listings: Sequence[Listing]) -> str:
+    noisy, judged = sum(bool(each.noise) for each in listings), sum(each.drawn is not None for each in listings)
+    return f": mostly noise in {noisy}{f' of the newest {judged}' if judged < len(listings) else ''}" if noisy else ""
 
 
 def _ranks(listing: Listing) -> dict[str, Any]:
@@ -152,6 +158,7 @@ def _head(listing: Listing, of_end: bool) -> str:
         short = ": none"
     elif listing.rows[0]["returned"] < listing.rows[0]["k"]:
         short = f": {listing.rows[0]['returned']:,} of {listing.rows[0]['k']:,}"
+    short += ", mostly noise" * bool(listing.noise)
     return f"{listing.day(of_end)}{', corrected' if listing.corrected else ''}{short}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -30,7 +31,7 @@ class Listing(NamedTuple):
 
     Args:
         steps: what noisy counts are multiples of before and after they are rounded; None where no manifest tells.
-        drawn: with what; None where its noisy counts do not tell how much was found.
+        drawn: with what; None where its noisy counts do not tell how much was found, or it is too old to be judged.
         helped: its noisy counts come with the draw, and noise has helped what is shown.
         bounded: a bound has kept some of a person's rows out of what was counted.
         changed: what was asked otherwise in the windows before it.
@@ -97,10 +98,10 @@ class Listing(NamedTuple):
             return ""
         return noise.in_words(tuple(round(count / self.steps[0]) for count in counts), self.drawn)
 
-    def below(self, newest: bool = True) -> list[str]:
-        """The sentences below it; of the newest one also whether most of it is noise."""
+    def below(self) -> list[str]:
+        """The sentences below it."""
         left_out = OF_KEPT_ROWS if self.bounded and self.counted else ""
-        return [line for line in (left_out, self.bias, self.certainty, self.noise if newest else "") if line]
+        return [line for line in (left_out, self.bias, self.certainty, self.noise) if line]
 
     @property
     def hours(self) -> bool:
@@ -144,6 +145,7 @@ class PublishedReport:
         charged: how much else of it the numbers count that a ledger has charged; None where no ledger was asked.
         disputed: the sentence on what that has charged otherwise than the manifests state.
         adopted: the sentence on what that may lack, having been lost.
+        judged: how many rankings, the newest first, may be looked at for whether most of each is noise.
     """
 
     rows: Rows
@@ -158,6 +160,7 @@ class PublishedReport:
     charged: int | None = None
     disputed: Sequence[str] = ()
     adopted: str = ""
+    judged: int = noise.MAX_RANKINGS
 
     @property
     def _grouped(self) -> bool:
@@ -219,6 +222,12 @@ class PublishedReport:
     def is_private(self) -> bool:
         return self.manifest is None or self.manifest.private
 
+    @cached_property
+    def _drawn(self) -> dict[tuple[datetime | None, datetime | None], TopK | None]:
+        """What each window was drawn with, which may differ in a series."""
+        parts = not_corrected(self.parts) or [each for each in [self.manifest] if each is not None]
+        return {at: drawn for each in parts for drawn in [noise.drawn_with(each)] for at in each.bounds()}
+
     def listings(self) -> list[Listing]:
         """The listing of every window and group, in the order of the rows; empty for windows without released items.
         Items and groups are texts, whatever their type in a file; those of several columns as a line of CSV has them.
@@ -233,8 +242,9 @@ class PublishedReport:
         for row in self.rows:
             place = row["window_start"], row["window_end"], group_of(row)
             by_window.setdefault(place, []).append(with_item(row, item_of(row)))
-        few = len({group for _, _, group in by_window}) <= noise.MAX_GROUPS
-        drawn = noise.drawn_with(self.manifest) if self.manifest is not None and few else None
+        groups = len({group for _, _, group in by_window}) or 1
+        newest = sorted({at[:2] for at in by_window}, key=_in_time, reverse=True)[: self.judged // groups]
+        judged = {at: self._drawn.get(at) for at in newest}
         helped = self.manifest is not None and self.manifest.draws_counts
         changed = dict(self.changes)
         return [
@@ -243,7 +253,7 @@ class PublishedReport:
                 rows,
                 self.zone,
                 self._steps,
-                drawn,
+                judged.get(at[:2]),
                 helped,
                 self.leaves_rows_out,
                 changed.get(at[0], ""),
@@ -262,10 +272,9 @@ class PublishedReport:
         return {group: listings[::-1] for group, listings in groups.items()}
 
     def tables(self) -> Iterator[str]:
-        """The lines of every window; of the newest of each group also whether most of it is noise."""
-        newest = {listings[-1][:3] for listings in self.by_group().values()}
+        """The lines of every window."""
         for listing in self.listings():
-            yield from table(listing, listing[:3] in newest)
+            yield from table(listing)
             yield ""
 
     def of_group(self, group: str | None) -> PublishedReport:
@@ -282,9 +291,14 @@ class PublishedReport:
             for change, before in zip(self.changes, self.otherwise, strict=True)
             if first is None or change[0] is None or change[0] > first
         ]
-        manifest = msgspec.structs.replace(self.manifest, windows=windows)
+        groups = len({window.group for window in self.manifest.windows})
         return replace(
-            self, rows=rows, manifest=manifest, changes=[each for each, _ in told], otherwise=[each for _, each in told]
+            self,
+            rows=rows,
+            manifest=msgspec.structs.replace(self.manifest, windows=windows),
+            changes=[each for each, _ in told],
+            otherwise=[each for _, each in told],
+            judged=max(1, self.judged // max(1, groups)),
         )
 
     @property
@@ -348,16 +362,13 @@ def when(start: datetime | None, end: datetime | None, zone: str = "UTC") -> str
     return f"{shown[0]} to {shown[1]} {zone}"
 
 
-def _in_time(listing: Listing) -> tuple[bool, Any, bool, Any]:
-    return listing.start is not None, listing.start, listing.end is not None, listing.end
+def _in_time(window: Sequence[Any]) -> tuple[bool, Any, bool, Any]:
+    start, end = window[:2]
+    return start is not None, start, end is not None, end
 
 
-def table(listing: Listing, newest: bool = False) -> list[str]:
-    """The items of one window, below its name.
-
-    Args:
-        newest: then also whether most of them are noise.
-    """
+def table(listing: Listing) -> list[str]:
+    """The items of one window, below its name."""
     rows, title = listing.rows, printable(listing.caption())
     if not rows:
         return [f"{title}: no item was released"]
@@ -372,7 +383,7 @@ def table(listing: Listing, newest: bool = False) -> list[str]:
         f"{line:<{widest}}  {number}" if (number := number_of(row)) else line
         for line, row in zip(lines, rows, strict=True)
     ]
-    return [title, *lines, *(f"  {'':>{width}}  {line}" for line in listing.below(newest))]
+    return [title, *lines, *(f"  {'':>{width}}  {line}" for line in listing.below())]
 
 
 def number_of(row: Mapping[str, Any]) -> str:

@@ -117,7 +117,6 @@ def test_beyond_published_counts_others_fall_half_and_twice_as_steeply() -> None
         (lambda: Released([Released([9, 7])]), "noisy_counts"),
         (lambda: Released(5), "noisy_counts"),
         (lambda: Released([]), "like"),
-        (lambda: Released([0, -3]), "like"),
         (lambda: PublicCounts([1, -1]), "counts"),
     ],
 )

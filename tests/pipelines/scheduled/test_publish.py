@@ -166,13 +166,15 @@ def test_published_counts_take_the_place_of_declared_ones(folder: Path) -> None:
     shape = "preview:\n  like: users=1e6,rank1=40%,rank3=20%\n"
     counts = CHARGED.replace("epsilon: 1\n", "epsilon: 0.02\n  publish_counts: 0.4\n") + shape
 
-    def told(end: str) -> str:
-        return json.loads(called(folder, "--window-end", end, "--dry-run", "--json").out)["recall"]
+    def told(*end: str) -> str:
+        words = ("--window-end", *end) if end else ()
+        return json.loads(called(folder, *words, "--dry-run", "--json").out)["recall"]
 
     (folder / "weekly.yaml").write_text(counts)
     assert told("2026-01-12").startswith(
         "judging by 10 items and 1,000,000 users, of whom 40% hold the item of rank 1 and 20% that of rank 3"
     )
+    assert told() == f"of the next one: {told('2026-01-12')}"
     assert report(folder, "--window-end", "2026-01-12", "--quiet") == 0
     said = told("2026-01-19")
     assert (
@@ -181,8 +183,28 @@ def test_published_counts_take_the_place_of_declared_ones(folder: Path) -> None:
     fit = re.search(r"joint finds \S+ of the top 3 on average \(([\d.]+)%\)", said)
     compared = re.search(r"\. From the declared counts (\d+)% was forecast, from the published counts (\d+)%", said)
     assert fit and compared and compared[1] == "100" and abs(int(compared[2]) - float(fit[1])) <= 0.5, said
+    assert told() == f"of the next one: {said}" and "close to noise" in called(folder, "--dry-run").err
     (folder / "weekly.yaml").write_text(counts + "  on_noise: refuse\n")
-    assert "refuses what is close to noise" in called(folder, "--window-end", "2026-01-19", status=2).err
+    for words in (("--window-end", "2026-01-19"), ("--dry-run",)):
+        refused = called(folder, *words, status=2).err
+        assert "refuses what is close to noise" in refused
+        assert "the input of that last period may have been wrong: if it was, correct that period first" in refused
+    # Which is judged by what was declared, and not by the counts that it corrects.
+    assert told("2026-01-12", "--correction", "1").startswith("judging by 10 items and 1,000,000 users")
+    assert report(folder, "--window-end", "2026-01-12", "--correction", "1") == 0
+
+
+def test_a_period_without_a_count_above_zero_says_that_the_next_is_noise(folder: Path) -> None:
+    """Rather than be passed over for an older one."""
+    counts = WEEKLY.replace("epsilon: 1\n", "epsilon: 9\n  publish_counts: 60\n")
+    (folder / "weekly.yaml").write_text(counts)
+    weeks = [("--window-end", end) for end in ("2026-01-12", "2026-01-19", "2026-01-26")]
+    assert report(folder, *weeks[0]) == 0
+    assert "close to noise" not in called(folder, *weeks[1], "--dry-run").out
+    (folder / "rows.csv").write_text("user,item,time\n")
+    assert "Most of this is noise" in command("report", folder / "weekly.yaml", *weeks[1]).out
+    said = called(folder, *weeks[2], "--dry-run").out
+    assert "close to noise" in said and "2026-01-12.csv: 3 noisy counts, none of them above 0, joint finds" in said
 
 
 def test_a_horizon_that_no_longer_fits_is_told_before_the_charge(folder: Path) -> None:

@@ -55,8 +55,7 @@ def test_a_ranking_of_noise_is_reported_as_noise(users: int, k: int) -> None:
     drawn = TopK(k, make_mechanism("oneshot", epsilon=0.1), RangeDomain(0, 400))
     for _ in range(40):
         noisy = publish_counts(counts, np.arange(k), bits, 0.1, None)
-        if noisy.max() > 0:
-            assert in_words(tuple(map(int, noisy)), drawn).startswith("Most of this is noise: ")
+        assert in_words(tuple(map(int, noisy)), drawn).startswith("Most of this is noise: ")
 
 
 def test_page_terminal_and_sign_off_say_how_far_the_noise_moves_counts() -> None:
@@ -85,11 +84,14 @@ def test_page_terminal_and_sign_off_say_how_far_the_noise_moves_counts() -> None
         ((900, 700, 500, 400, 300), False),
         ((30, 29, 28, 27, 26), True),
         ((900, 700, 500, 400), False),
-        ((0, 0, -1, -2, -9), False),
+        ((0, 0, -1, -2, -9), True),
+        ((-41, -29, -60, -67, -39), True),
     ],
 )
-def test_the_verdict_follows_from_the_counts(counts: tuple[int, ...], noisy: bool) -> None:
-    said = in_words(counts, TopK(5, make_mechanism("oneshot", epsilon=1), RangeDomain(0, 900)))
+@pytest.mark.parametrize("epsilon", [1, 99])
+def test_the_verdict_follows_from_the_counts(counts: tuple[int, ...], noisy: bool, epsilon: int) -> None:
+    noisy &= epsilon == 1 or max(counts) <= 0
+    said = in_words(counts, TopK(5, make_mechanism("oneshot", epsilon=epsilon), RangeDomain(0, 900)))
     assert said == (
         "Most of this is noise: by the noisy counts, probably at most half of these 5 are in the true top 5."
         if noisy
@@ -103,8 +105,13 @@ def test_one_count_tells_too() -> None:
     assert in_words((90,), drawn) == "Most of this is noise: by the noisy counts, probably another is the true first."
 
 
+def test_a_whole_list_is_in_its_own_top() -> None:
+    assert in_words((3, 0, -2), TopK(3, make_mechanism("oneshot", epsilon=1), RangeDomain(0, 3))) == ""
+
+
 SAID = "Most of this is noise: "
 FEW, MANY = (2, 1, 1, 1, 0), (900, 800, 700, 600, 500)
+ASKED: dict[str, Any] = {"k": 5, "mechanism": "oneshot", "publish_counts": 2, "domain": [*map(str, range(40))]}
 TWO_WEEKS = {"period": Period.of("2026-01-05", "2026-01-19", "7d")}
 
 
@@ -118,23 +125,28 @@ def of(*counts: tuple[int, ...], **more: Any) -> Manifest:  # noqa: ANN401
     """Rankings with these noisy counts, and no others."""
     for file in Path().glob("r.*"):
         file.unlink()
-    question = {"k": 5, "epsilon": 2, "mechanism": "oneshot", "publish_counts": 2, "domain": [*map(str, range(40))]}
-    return published("r.csv", asked(**(question | more)), counts=counts)
+    return published("r.csv", asked(**(ASKED | {"epsilon": 2} | more)), counts=counts)
 
 
 def shown() -> str:
     return command("show", "r.csv").out
 
 
-def test_noise_is_told_below_the_newest_ranking() -> None:
+def test_every_ranking_that_is_noise_is_marked() -> None:
     of(MANY)
     assert SAID not in shown() and "do not show how much of a ranking is noise" not in shown(), "the counts do"
     of(FEW, FEW, **TWO_WEEKS)
+    assert shown().count(SAID) == 2
+    assert command("show", "r.csv", "--html", "r.html").status == 0
+    page = Path("r.html").read_text()
+    assert page.count(f"<p>{SAID}") == 1 and page.count(", mostly noise</th>") == 2
+    assert "<summary>All 2 windows: mostly noise in 2</summary>" in page
+    of(FEW, MANY, **TWO_WEEKS)
     assert shown().count(SAID) == 1
     assert command("show", "r.csv", "--html", "r.html").status == 0
-    assert Path("r.html").read_text().count(f"<p>{SAID}") == 1
-    of(FEW, MANY, **TWO_WEEKS)
-    assert SAID not in shown()
+    page = Path("r.html").read_text()
+    assert SAID not in page and "windows: mostly noise in 1</summary>" in page
+    assert page.count(", mostly noise</th>") == page.count("2026-01-05, mostly noise</th>") == 1
     of(FEW, amounts=Amounts(1))
     assert SAID in shown()
     of(MANY, amounts=Amounts(400))
@@ -167,17 +179,44 @@ def test_nothing_is_said_where_the_counts_do_not_tell(more: dict[str, Any], coun
     assert SAID not in shown()
 
 
-@pytest.mark.parametrize("groups", [50, 51])
+@pytest.mark.parametrize("groups", [60, 61])
 def test_of_many_groups_nothing_is_said(groups: int) -> None:
     names = [f"land {n}" for n in range(groups)]
     of(*((MANY, FEW)[n % 2] for n in range(groups)), groups=names)
-    assert (SAID in shown()) == (groups == 50)
+    assert (SAID in shown()) == (groups == 60)
     assert command("show", "r.csv", "--html", "r.html").status == 0
-    compared = re.search(r"Most is noise in (\d+) of these 50, by .* They are (.*)\.</p>", Path("r.html").read_text())
-    assert (compared is not None) == (groups == 50)
+    compared = re.search(r"Most is noise in (\d+) of these 60, by .* They are (.*)\.</p>", Path("r.html").read_text())
+    assert (compared is not None) == (groups == 60)
     if compared:
         of_noise = {page.stem for page in Path("r-groups").iterdir() if SAID in page.read_text()}
-        assert set(compared[2].split(", ")) == of_noise == {*names[1::2]} and compared[1] == "25"
+        assert set(compared[2].split(", ")) == of_noise == {*names[1::2]} and compared[1] == "30"
+
+
+def test_of_many_windows_the_newest_are_marked() -> None:
+    of(*[FEW] * 61, period=Period.of("2026-01-05", "2027-03-08", "7d"))
+    assert shown().count(SAID) == 60
+    assert command("show", "r.csv", "--html", "r.html").status == 0
+    page = Path("r.html").read_text()
+    assert "All 61 windows: mostly noise in 60 of the newest 60</summary>" in page
+    assert page.count(", mostly noise</th>") == 60 and "2026-01-05, mostly noise" not in page
+
+
+def test_a_window_is_judged_by_what_it_was_drawn_with() -> None:
+    """And not by what the newest one was: a week of a larger epsilon is no noise beside those that are."""
+    Path("weeks").mkdir()
+    for number, epsilon in enumerate((2, 0.002)):
+        day = 5 + 7 * number
+        period = Period.of(f"2026-01-{day:02}", f"2026-01-{day + 7:02}", "7d")
+        question = {
+            "k": 5,
+            "epsilon": epsilon,
+            "mechanism": "oneshot",
+            "publish_counts": 2,
+            "domain": [*map(str, range(40))],
+        }
+        published(f"weeks/{day}.csv", asked(f"w{day}", period=period, **question), counts=[MANY])
+    text = command("show", "weeks").out
+    assert text.count(SAID) == 1 and text.index("2026-01-12") < text.index(SAID)
 
 
 def test_a_manifest_of_something_else_says_nothing() -> None:

@@ -57,6 +57,7 @@ _READINGS = {
 _DAY = 86_400_000_000
 _MIN, _MAX_NAMED, _MAX_EMPTY = 100, 10, 4
 _MAX_LONG = 40
+_LATENESS = {"10s": 10, "1m": 60, "10m": 600, "1h": 3600, "6h": 21_600, "1d": 86_400}
 _LISTS = {"domain": "items outside the domain", "groups": "groups outside the list"}
 _ANOTHER_ENCODING = "are not in UTF-8"
 _OTHER_ENCODING = "their encoding: they look like text of another one, such as UTF-8 read as latin-1"
@@ -148,6 +149,8 @@ class DataQuality:
         groups: rows that would be ranked, by declared group.
         overall: those of no declared group, which count in the ranking of all rows alone; None where there is none.
         before, after: rows of all inputs that are outside the period, where they lie.
+        late: rows inside that would still be late with more lateness, by how much it is.
+        in_order: which rows are late follows from the order in which a run reads them.
         copies: files of which a row counts and that hold the same bytes.
         in_memory: the rows are a table of Python's, so arguments and no options are named.
     """
@@ -165,6 +168,8 @@ class DataQuality:
     overall: int | None = None
     before: int = 0
     after: int = 0
+    late: Counter[str] = field(default_factory=Counter)
+    in_order: bool = False
     copies: list[list[str]] = field(default_factory=list)
     period: Period | None = None
     in_memory: bool = False
@@ -188,7 +193,12 @@ class DataQuality:
             told = f"{reason}: {self._said(count, exact)}{_share(count, self.total)}"
             if reason == "outside the period" and count >= (1 if exact else _MIN):
                 told += f"; before it: {self._said(self.before, exact)}, after it: {self._said(self.after, exact)}"
+            if reason == "late" and count >= (1 if exact else _MIN) and self.late:
+                still = ", ".join(f"{name}: {self._said(number, exact)}" for name, number in self.late.items())
+                told += f"; still late with --allowed-lateness {still}"
             yield f"  {told}"
+        if self.in_order:
+            yield "  late: not known before a run, with --clock event; the stream tells at its end"
         if self.overall is not None:
             yield f"  in overall alone: {self._said(self.overall, exact)}{_share(self.overall, self.total)}"
         yield from (f"  {cause}" for cause in self.why(exact))
@@ -312,6 +322,7 @@ def data_quality_of(report: Report) -> DataQuality:
                 f"cannot look at {verbatim(part.uri)} before a run",
                 "files and Kafka topics can be looked at; a run tells afterwards",
             )
+        look.in_order |= not part.bounded and not part.closes_by_arrivals
         look.drops.setdefault(part.uri, Counter())
         look.rows[part.uri] += 0
         if isinstance(part, Files):
@@ -340,7 +351,7 @@ def _copies(look: DataQuality, parts: list[Files]) -> Iterator[list[str]]:
 def _add(
     look: DataQuality, rows: Rows, columns: Columns, spec: TopK, spelled: Mapping[str, _Spelled], uri: str
 ) -> None:
-    block, missing = block_of(rows, columns)
+    block, missing = block_of(rows, columns, rows.arrived)
     lost, total = look.drops[uri], len(next(iter(rows.columns.values())))
     before = Counter(lost)
     look.rows[uri] += total
@@ -376,6 +387,15 @@ def _add(
         for day, count in zip(*np.unique(times[inside] // _DAY, return_counts=True), strict=True):
             look.days[int(day)] += int(count)
         block = block.filter(pa.array(inside))
+        if rows.arrived is not None:
+            late_by = block["arrived"].to_numpy() - look.period.ends[after[inside] - 1]
+            allowed = int(look.period.closing[0] - look.period.ends[0])
+            for name, seconds in _LATENESS.items():
+                if seconds * 1_000_000 > allowed:
+                    look.late[name] += int((late_by >= seconds * 1_000_000).sum())
+            late = late_by >= allowed
+            lost["late"] += int(late.sum())
+            block = block.filter(pa.array(~late))
     found = rankable(block, spec)
     in_groups = spec.groups is not None and not spec.groups.overall
     applies = (bool(spec.score.columns), in_groups, "domain" in spelled)

@@ -19,6 +19,7 @@ from private_topk.pipelines.progress import HAVE_CLOSED
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.manifest import Manifest, PrivacyFacts, Window, series_difference
 from private_topk.pipelines.release.promise import as_charged, charged_too, charges_of, series_of
+from private_topk.pipelines.release.store import check_sole_launcher
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import check
 from private_topk.pipelines.show.published import when
@@ -78,6 +79,9 @@ def dry_run(
     yield from _ledger(report)
     yield "output", f"{report.sink.uri}: {_output(report)}"
     yield "runner", f"{launch.name}: {'elsewhere' if launch.remote else 'here'}, {report.user_shards()} user shards"
+    files = report.sink.files(report.windows)
+    if files and not report.source.bounded:  # last, so that whatever else is in the way is told beside a live one too
+        check_sole_launcher(files[0])
 
 
 def _output(report: Report) -> str:

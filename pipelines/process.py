@@ -6,17 +6,15 @@ Nothing here imports Beam, so that commands are quick.
 from __future__ import annotations
 
 import io
-import json
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
-from types import FrameType, MappingProxyType
+from types import FrameType
 from typing import Any, TextIO
 
-from private_topk.runners import Line
+from private_topk.runners import Line, as_object
 from private_topk.transforms.errors import InvalidArgument
 
 FAILED, _OF_A_SIGNAL = 1, 128
@@ -128,7 +126,7 @@ class JsonLines(io.TextIOBase):
     def say(self, line: str) -> None:
         """Write one whole line, with its facts if it has any."""
         with self._lock:
-            self._put(line, line.facts if isinstance(line, Line) else {})
+            self._put(line)
 
     def flush(self) -> None:
         """Do nothing: a line is written when it ends, and half a line is no object."""
@@ -139,13 +137,12 @@ class JsonLines(io.TextIOBase):
             self._put(self._rest)
             self._rest = ""
 
-    def _put(self, line: str, facts: Mapping[str, object] = MappingProxyType({})) -> None:
+    def _put(self, line: str) -> None:
         message = line.rsplit("\r", 1)[-1].strip().removeprefix(_PROGRAM)
         if message:
-            now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-            entry = {"time": now, "level": self.level, "message": message, **facts}
             self._sink = self._sink or sys.stderr
-            self._sink.write(json.dumps(entry, ensure_ascii=False) + "\n")
+            facts = line.facts if isinstance(line, Line) else {}
+            self._sink.write(as_object(Line(message, **facts), self.level) + "\n")
             self._sink.flush()
 
 

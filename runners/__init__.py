@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TextIO
@@ -23,6 +25,7 @@ __all__ = [
     "Launch",
     "Line",
     "UnknownArgument",
+    "as_object",
     "cache_folder",
     "check_arguments",
     "name_of",
@@ -194,6 +197,13 @@ class Line(str):
         line = super().__new__(cls, text)
         line.facts = facts
         return line
+
+
+def as_object(line: str, level: str = "info") -> str:
+    """A line as an object of JSON: `time` (UTC), `level`, `message`, and its facts."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    facts = line.facts if isinstance(line, Line) else {}
+    return json.dumps({"time": now, "level": level, "message": f"{line}", **facts}, ensure_ascii=False)
 
 
 def say(line: str, stream: TextIO | None = None) -> None:

@@ -21,6 +21,7 @@ from multiprocessing.context import ForkServerProcess
 import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
+from private_topk.runners import as_object
 from private_topk.runners.portable import serve
 
 # Loaded before copying: no polars and no gRPC server, whose threads would not be copied.
@@ -33,6 +34,8 @@ def work(control: str, worker: str) -> None:
     """Serve one runner until it closes the channel."""
     from apache_beam.runners.worker.sdk_worker import SdkHarness
 
+    # The pool's log is read long afterwards, and has tracebacks of others between: what `say` tells has its time there.
+    sys.__stderr__.say = lambda line: print(as_object(line), file=sys.stderr, flush=True)  # type: ignore[union-attr]
     threading.excepthook = end_with_thread
     threading.Thread(target=_end_with_pool, daemon=True).start()
     SdkHarness(control, worker_id=worker).run()

@@ -141,9 +141,7 @@ def sole_launcher(path: str) -> Iterator[None]:
             fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder.seek(0)
-            rule = f"{verbatim(folder)} is the folder of a live stream, {verbatim(holder.read())}"
-            remedy = "wait until that launcher has ended, or end it; another {release_id} can go to another folder"
-            raise InvalidArgument("output", rule, remedy) from None
+            raise _beside(folder, holder.read()) from None
         except OSError:  # some network file systems lock no files
             pass
         holder.truncate(0)
@@ -156,6 +154,24 @@ def sole_launcher(path: str) -> Iterator[None]:
                 with suppress(OSError):
                     os.remove(held)
                     os.rmdir(folder)
+
+
+def check_sole_launcher(path: str) -> None:
+    """Raise InvalidArgument if a stream into the folder of a path has a live launcher; changes nothing."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if not is_local(path) or fcntl is None or not os.path.exists(f"{folder}/{_LAUNCHER}"):
+        return
+    with suppress(OSError), open(f"{folder}/{_LAUNCHER}") as holder:
+        try:
+            fcntl.flock(holder, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _beside(folder, holder.read()) from None
+
+
+def _beside(folder: str, launcher: str) -> InvalidArgument:
+    rule = f"{verbatim(folder)} is the folder of a live stream, {verbatim(launcher)}"
+    remedy = "wait until that launcher has ended, or end it; another {release_id} can go to another folder"
+    return InvalidArgument("output", rule, remedy)
 
 
 def sweep(path: str) -> None:

@@ -197,17 +197,18 @@ class Rows(NamedTuple):
 
     `unreadable` marks the rows that the format itself could not read; None if there are none. `causes` counts what is
     wrong with them, in words that hold nothing of a row, and costs only whoever asks. `path` is their file, empty
-    where there is none.
+    where there is none. `arrived` is when each came (microseconds since 1970 UTC), where that decides which are late.
     """
 
     columns: dict[str, pa.Array]
     unreadable: pa.Array | None = None
     causes: Callable[[], Mapping[str, int]] = dict
     path: str = ""
+    arrived: np.ndarray | None = None
 
 
 def block_of(
-    rows: Rows, columns: Columns, arrived: Sequence[int] | None = None
+    rows: Rows, columns: Columns, arrived: Sequence[int] | np.ndarray | None = None
 ) -> tuple[pa.RecordBatch, dict[str, int]]:
     """A block of the rows that have every value, and how many were dropped, by reason.
 

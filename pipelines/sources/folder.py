@@ -97,9 +97,14 @@ class Folder(Source):
         refuse_others(record, record.read(), arrived(self.uri))
 
     def rows(self, period: Period | None) -> Iterator[Rows]:
+        """The rows of the files that are there, as a stream that starts now would read them."""
+        clock = Clock(self.clock, horizon(period))
         with of_field("input"):
             for file in arrived(self.uri):
-                yield from rows_in(file, self.columns)
+                at = None if clock.by_rows else arrival_of(file, clock, 0)
+                for rows in rows_in(file, self.columns):
+                    many = len(next(iter(rows.columns.values())))
+                    yield rows if at is None else rows._replace(arrived=np.full(many, at))
 
     def read(self, period: Period | None) -> BlockReader:
         watching = _WatchDoFn(self.columns, Clock(self.clock, horizon(period)), self.poll.total_seconds())

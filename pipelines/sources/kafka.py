@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -36,6 +37,7 @@ from private_topk.pipelines.sources.columns import Columns, Rows, Types
 from private_topk.pipelines.sources.kafka_log import (
     Extent,
     Log,
+    arrivals,
     check_repeatable,
     check_same,
     check_stamped,
@@ -51,7 +53,9 @@ from private_topk.runners import Launch, say
 from private_topk.transforms.errors import InvalidArgument, Unreachable, of_field
 from private_topk.transforms.windows import Period
 
-_APART = 5.0  # seconds by which the clocks of broker and worker may differ
+# Seconds.
+_APART = 5.0  # by which the clocks of broker and worker may differ
+_SLOW = 5.0  # between two lines that tell how much is read
 
 
 @dataclass(frozen=True)
@@ -163,27 +167,45 @@ class Kafka(Source):
         return ReadPartitionsDoFn(log, self.columns, self.payload, clock)
 
     def rows(self, period: Period | None) -> Iterator[Rows]:
-        """The rows of the messages that are there by now, as a run would read them.
+        """The rows of the messages that were there at the launch, as a run would read them. Late ones may be anywhere
+        behind the horizon, so all are read.
 
-        Raises InvalidArgument if the broker stops answering.
+        Raises InvalidArgument if the broker stops answering, or has not stamped a message by whose arrival it counts.
         """
         from confluent_kafka import KafkaError, TopicPartition
 
-        columns, topic, waiting = self.columns.within(period), self.topic, set(self._extents)
+        columns, topic, extents = self.columns.within(period), self.topic, self._extents
+        reached = {part: extent.begin for part, extent in extents.items()}
+        clocks, total = dict.fromkeys(extents, 0), sum(extent.high - extent.begin for extent in extents.values())
         with contextlib.closing(topic.consumer()) as consumer:
-            consumer.assign([TopicPartition(topic.topic, part, self._extents[part].begin) for part in waiting])
-            deadline = time.monotonic() + PATIENCE
-            while waiting:
-                found = consumer.consume(BATCH, WAIT)
-                values = [message.value() or b"" for message in found if not message.error()]
-                ended = [m.partition() for m in found if m.error() and m.error().code() == KafkaError._PARTITION_EOF]
-                waiting.difference_update(ended)
-                if values:
-                    yield self.payload.rows(values, columns)
-                if values or ended:
-                    deadline = time.monotonic() + PATIENCE
-                elif time.monotonic() > deadline:
+            consumer.assign([TopicPartition(topic.topic, part, begin) for part, begin in reached.items()])
+            deadline, tell = time.monotonic() + PATIENCE, time.monotonic() + _SLOW
+            while left := sum(max(extents[part].high - offset, 0) for part, offset in reached.items()):
+                batches = defaultdict(list)
+                for message in consumer.consume(BATCH, WAIT):
+                    part, code = message.partition(), message.error() and message.error().code()
+                    if code is None:
+                        batches[part].append(message)
+                        reached[part] = message.offset() + 1
+                    elif code == KafkaError._PARTITION_EOF:  # an open transaction hides the rest
+                        reached[part] = extents[part].high
+                    deadline = time.monotonic() + PATIENCE if code in (None, KafkaError._PARTITION_EOF) else deadline
+                read = [TopicPartition(topic.topic, part) for part in batches if reached[part] >= extents[part].high]
+                consumer.pause(read)  # a producer may go on for ever
+                for part, messages in batches.items():
+                    there = [message for message in messages if message.offset() < extents[part].high]
+                    if not there:
+                        continue
+                    rows = self.payload.rows([message.value() or b"" for message in there], columns)
+                    if self.clock == "log":
+                        arrived = arrivals(topic, there, clocks[part], "input")
+                        rows, clocks[part] = rows._replace(arrived=arrived), int(arrived[-1])
+                    yield rows
+                if time.monotonic() > deadline:
                     raise Unreachable("input", f"{self.uri} does not answer")
+                if time.monotonic() > tell:
+                    say(f"reading the messages of {self.uri} that were there at the start: {1 - left / total:.0%}")
+                    tell = time.monotonic() + _SLOW
 
     @cached_property
     def _extents(self) -> dict[int, Extent]:

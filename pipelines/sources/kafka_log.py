@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from private_topk.pipelines.release.input_record import Entry
 from private_topk.pipelines.sources.kafka_topic import PATIENCE, SETTLED, WAIT, KafkaTopic, TopicFacts, patiently
@@ -175,6 +177,17 @@ def check_stamped(topic: KafkaTopic, messages: Iterable[Any], field: str = "") -
             "set message.timestamp.type=LogAppendTime and enter it after that with {kafka_start}, or "
             "give {clock} event",
         )
+
+
+def arrivals(topic: KafkaTopic, messages: Sequence[Any], after: int, field: str = "") -> np.ndarray:
+    """When messages of a partition arrived, microseconds since 1970 UTC: at their stamps, or when the latest before
+    them did (`after`: before all of these) if that is later.
+
+    Raises InvalidArgument where the broker has not stamped them.
+    """
+    check_stamped(topic, messages, field)
+    stamps = [message.timestamp() for message in messages]
+    return np.maximum.accumulate([after, *(stamp * 1000 for _, stamp in stamps)])[1:]
 
 
 def another(topic: KafkaTopic) -> InvalidArgument:

@@ -22,9 +22,9 @@ from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.kafka_log import (
     Log,
     another,
+    arrivals,
     check_not_compacted,
     check_same,
-    check_stamped,
     lost,
     not_joined,
 )
@@ -236,9 +236,7 @@ class ReadPartitionsDoFn(beam.DoFn, RestrictionProvider):
 
         Raises InvalidArgument where the log cannot be trusted.
         """
-        check_stamped(self._log.topic, messages)
-        stamps = [message.timestamp() for message in messages]
-        arrived = np.maximum.accumulate([before or 0, *(stamp * 1000 for _, stamp in stamps)])[1:]
+        arrived = arrivals(self._log.topic, messages, before or 0)
         if len(arrived) and self._clock.closes_between(int(arrived[0]), now):
             raise of_another_release(
                 "",

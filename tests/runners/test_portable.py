@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +212,30 @@ def test_a_job_may_take_longer_than_beam_listens(prism_binary: Path) -> None:
         return launch.options.view_as(PortableOptions).job_server_timeout
 
     assert patience() > 86_400 * 365 and patience("--job_server_timeout=7") == 7
+
+
+def test_what_a_worker_of_a_pool_tells_has_its_time() -> None:
+    """In the pool's log, where tracebacks stay as they are."""
+    program = (
+        "import sys\n"
+        "from apache_beam.runners.worker import sdk_worker\n"
+        "from private_topk.runners import Line, say\n"
+        "from private_topk.runners.worker_pool import work\n"
+        "class Harness:\n"
+        "    def __init__(self, *_, **__): pass\n"
+        "    def run(self):\n"
+        "        say(Line('the topic does not answer', event='away', input='kafka://b:9/t'))\n"
+        "        1 / 0\n"
+        "sdk_worker.SdkHarness = Harness\n"
+        "work('localhost:1', 'worker')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    line, traceback, *_ = done.stderr.splitlines()
+    told = json.loads(line)
+    assert datetime.now(UTC) - datetime.fromisoformat(told.pop("time")) < timedelta(minutes=1)
+    facts = {"event": "away", "input": "kafka://b:9/t"}
+    assert told == {"level": "info", "message": "the topic does not answer", **facts}
+    assert traceback.startswith("Traceback")
 
 
 def test_a_worker_ends_with_any_of_its_threads() -> None:

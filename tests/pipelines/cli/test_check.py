@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import unicodedata
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -464,8 +465,16 @@ class TestTheOperatorsLook:
         write(folder / "numbers.csv", "user,item,time\na,5,2026-01-06\nb,12,2026-01-06\n")
         look = data_quality_of(Report(spec, source_of("numbers.csv", columns), sink_of("x.csv")))
         assert look.lost["not in domain"] == 1 and look.total == 2 and not look.spellings.total()
-        watched = data_quality_of(Report(spec, source_of("num*.csv", columns, True), sink_of("x/")))
+        place = sink_of("x/")
+        os.utime("numbers.csv", (1_767_700_000, 1_767_700_000))  # on the same day
+        watched = data_quality_of(Report(spec, source_of("num*.csv", columns, True), place))
         assert watched.lost == look.lost and watched.total == 2
+        os.utime("numbers.csv", (1_768_780_830, 1_768_780_830))  # half a minute behind the horizon
+        late = list(data_quality_of(Report(spec, source_of("num*.csv", columns, True), place)).lines(exact=True))
+        assert "  late: 2, all; still late with --allowed-lateness 10s: 2, 1m: 0, 10m: 0, 1h: 0, 6h: 0, 1d: 0" in late
+        in_order = source_of("num*.csv", columns, True, clock="event")
+        (unknown,) = [line for line in data_quality_of(Report(spec, in_order, place)).lines() if "late" in line]
+        assert unknown == "  late: not known before a run, with --clock event; the stream tells at its end"
         with refused("show_dropped_rows", "cannot look at pubsub://"):
             live = source_of("pubsub://projects/p/subscriptions/s", columns, True)
             data_quality_of(Report(spec, live, sink_of("x/")))

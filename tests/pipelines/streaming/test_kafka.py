@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import shutil
 import threading
 import time
@@ -15,6 +16,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from benchmarks.servers.kafka import send
+from private_topk.pipelines.sources import kafka
 from private_topk.pipelines.sources.kafka_topic import KafkaTopic
 from private_topk.transforms.errors import InvalidArgument, Unreachable
 from tests.nightly import nightly
@@ -248,6 +250,9 @@ def test_the_logs_clock_publishes_live_and_late_rows_are_dropped(
         broker.send("live", 2, [(row[0], as_json(row)) for row in late])
         assert "3 windows published" in finished(process, log)
     question = commits.question(*window)
+    look = ["--input", place, "--output", str(tmp_path / "look"), "--show-dropped-rows", "--exact-counters", *question]
+    told = command("stream", *look, "--allowed-lateness", "3s", "--dry-run").err
+    assert re.search(r"late: 300, .*; still late with --allowed-lateness 10s: \d+, 1m: 0, ", told), told
     expected = commits.batch(tmp_path / "batch.jsonl", *question)
     assert b"".join(published(rankings).values()) == expected
     assert Commits(tmp_path, rows + late).batch(tmp_path / "with late.jsonl", *question) != expected
@@ -302,9 +307,11 @@ def test_the_messages_of_a_topic_can_be_looked_at_before_the_charge(
     words = ["stream", "--input", place, "--output", rankings, "--dry-run", "--show-dropped-rows", "--exact-counters"]
     words += made_up.question("--window", "1d", "--from", "2026-01-02", "--to", "2026-01-04")
     done = command(*words)
+    assert done.status == 0 and "  late: 2; still late with --allowed-lateness 10s: 2, 1m: 2, " in done.err, done
+    done = command(*words, "--allowed-lateness", "9999d")
     assert done.status == 0, done
     outside = "outside the period: 1; before it: 1, after it: 0"
-    for line in ("in the input: 6", "null: 1", "unreadable: 2", outside, "not in domain: 1"):
+    for line in ("in the input: 6", "null: 1", "unreadable: 2", outside, "late: 0", "not in domain: 1"):
         assert f"  {line}\n" in done.err
     said = "the horizon has passed: only rows that the broker had stamped by then are on time"
     assert said in capfd.readouterr().err
@@ -314,6 +321,41 @@ def test_the_messages_of_a_topic_can_be_looked_at_before_the_charge(
     again = command(*stream)
     assert again.status == 0 and not again.err, again.err
     assert capfd.readouterr().err == f"all 2 windows are published in {rankings}: nothing is left to do\n"
+
+
+def test_a_look_ends_though_messages_keep_coming(
+    broker: Topics, made_up: Commits, rankings: Path, tmp_path: Path
+) -> None:
+    """It reads what was there at its start, and of a partition that is still written to no more."""
+    place, log, over = broker.create("busy", 2, **{"message.timestamp.type": "LogAppendTime"}), tmp_path / "log", []
+    broker.send("busy", 2, messages(made_up)[:200])
+
+    def go_on() -> None:
+        while not over:
+            send(broker.address, "busy", [(as_json(made_up.rows[0]), 1)])
+
+    sender = threading.Thread(target=go_on)
+    sender.start()
+    words = ["--input", place, "--output", str(rankings), *made_up.question(*DAYS), "--dry-run", "--show-dropped-rows"]
+    try:
+        with streaming([*words, "--exact-counters"], log) as process:
+            said = finished(process, log, patience=60)
+    finally:
+        over.append(True)
+        sender.join()
+    there = re.search(r"in the input: ([\d,]+)\n", said)
+    assert there and int(there[1].replace(",", "")) >= 200 and "ready: nothing was drawn" in said, said
+
+
+def test_a_look_that_takes_long_tells_how_far_it_is(
+    broker: Topics, made_up: Commits, rankings: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr(kafka, "_SLOW", 0.0)
+    place = broker.create("long", 1, **{"message.timestamp.type": "LogAppendTime"})
+    broker.send("long", 1, messages(made_up))
+    words = ["--output", rankings, *made_up.question(*DAYS), "--dry-run", "--show-dropped-rows"]
+    assert command("stream", "--input", place, *words).status == 0
+    assert f"reading the messages of {place} that were there at the start: " in capfd.readouterr().err
 
 
 def test_a_start_within_the_horizon_is_told(

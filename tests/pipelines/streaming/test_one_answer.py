@@ -336,7 +336,10 @@ def test_a_folder_that_is_being_published_to_has_no_second_launcher(released: Re
         wait_for(charges, first, log)
         with streaming(options(**{**ASKED, **BOOKS, **again}), Path("second")) as second:
             assert second.wait(60) == 2
-        said = Path("second").read_text()
+        said, seen = Path("second").read_text(), Path("out", ".private-topk-launcher").stat().st_mtime
+        looked = stream(**{**BOOKS, **again}, dry_run=True)
+        assert looked.status == 2 and "is the folder of a live stream, process " in looked.err, looked
+        assert Path("out", ".private-topk-launcher").stat().st_mtime == seen
         told = re.search(rf"--output {Path.cwd()}/out is the folder of a live stream, process (\d+) of ", said)
         assert told and f"PPid:\t{first.pid}\n" in Path(f"/proc/{told[1]}/status").read_text(), said
         assert "wait until that launcher has ended, or end it; another --release-id can go to another folder" in said

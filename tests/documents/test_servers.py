@@ -50,7 +50,7 @@ def test_the_examples_on_streaming_run(world: World, broker: Topics, prism_runne
                 before=purchases,
                 instead={"broker:9092": broker.address},
                 says="  in the input: 100 or more\n  null: fewer than 100\n  unreadable: fewer than 100\n"
-                "  outside the period: fewer than 100\n  not in domain: fewer than 100\n",
+                "  outside the period: fewer than 100\n  late: 100 or more, all; still late with --allowed-lateness ",
             ),
         ],
     )

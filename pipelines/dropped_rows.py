@@ -8,11 +8,13 @@ magnitude from 100 rows on, and shares in words.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,13 +31,17 @@ from private_topk.pipelines.sources.files import Files
 from private_topk.pipelines.sources.frame import Frame
 from private_topk.runners import Line, say
 from private_topk.transforms.counters import (
+    AboutUsers,
+    about_users,
     order_of_magnitude,
+    read_about_users,
     read_dropped_rows,
     read_empty_rankings,
     read_whether_rows_are_left,
 )
 from private_topk.transforms.domain import CodedDomain
 from private_topk.transforms.errors import InvalidArgument, of_input, printable, verbatim
+from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.metric import as_numbers
 from private_topk.transforms.rows import rankable
 from private_topk.transforms.spec import TopK
@@ -78,6 +84,11 @@ _LETTERS = re.compile(r"((?<=9)T(?=9)|(?<=[9 ])(?:UTC|Z)$)|[^\W\d_]")
 """Letters of a text whose digits are 9; those that belong to a time are a group."""
 _KEPT, _NO_ROWS = "kept", "no rows"
 NONE_LEFT = "no row is left: this is pure noise"
+_USERS: dict[AboutUsers | None, str] = {
+    "few": "fewer than 100 users, few for a private ranking: is the user column right?",
+    "one a row": "nearly every row has a user of its own: a survey, or is the user column an id of rows or sessions?",
+}
+_MAX_USERS, _ALL = 1 << 21, (1 << 64) - 1
 
 
 def tell_dropped_rows(done: Done, asked: bool | None, exact: bool = False) -> None:
@@ -93,7 +104,7 @@ def tell_dropped_rows(done: Done, asked: bool | None, exact: bool = False) -> No
     try:
         metrics = done.job.metrics()
         lost, left = read_dropped_rows(metrics), read_whether_rows_are_left(metrics)
-        empty = read_empty_rankings(metrics)
+        empty, users = read_empty_rankings(metrics), _USERS.get(read_about_users(metrics))
     except Exception:  # whatever a runner raises that keeps no metrics, or whose server has gone
         say("dropped rows: not known, as the runner does not tell", sys.stderr)
         return
@@ -108,6 +119,7 @@ def tell_dropped_rows(done: Done, asked: bool | None, exact: bool = False) -> No
         told = "; ".join([told, *(why if few else data_quality_of(done.report).why())])
     elif (lost or left is False) and isinstance(source, Files):
         told = f"{told}; {more} tells why, and of which input"
+    told = f"{told}; {users}" if users else told
     if left is not False and empty:
         others = "; and more" if len(empty) > _MAX_EMPTY else ""
         told = f"{told}. Pure noise, since nothing was counted there: {'; '.join(_plainly(empty, done.report))}{others}"
@@ -127,6 +139,39 @@ def _plainly(names: list[str], report: Report) -> Iterator[str]:
 def heading(exact: bool) -> str:
     """The line above the numbers of dropped rows: whom they are for, and what they mean."""
     return f"(operator only, never publish; {'exact' if exact else 'fewer than 100 are not told'})"
+
+
+@dataclass
+class DistinctUsers:
+    """Counts rows and their distinct users: of more than two million, by those of the lowest hashes.
+
+    Memory: 8 bytes for each of some four million users.
+    """
+
+    rows: int = 0
+    _key: bytes = field(default_factory=partial(os.urandom, 16), repr=False)
+    _words: list[np.ndarray] = field(default_factory=list, repr=False)
+    _below: int = _ALL
+
+    def add(self, users: pa.Array) -> None:
+        self.rows += len(users)
+        words = hash_labels(users, self._key)
+        self._words.append(np.unique(words[words <= self._below]))
+        if sum(map(len, self._words)) > 2 * _MAX_USERS:
+            self._join()
+
+    def _join(self) -> np.ndarray:
+        words = np.unique(np.concatenate([np.empty(0, np.uint64), *self._words]))
+        while len(words) > _MAX_USERS:
+            self._below //= 2
+            words = words[words <= self._below]
+        self._words = [words]
+        return words
+
+    def look(self) -> AboutUsers | None:
+        """What may be wrong with them."""
+        users = len(self._join()) * _ALL // self._below
+        return about_users(self.rows, users, self.rows - users)
 
 
 @dataclass
@@ -151,6 +196,7 @@ class DataQuality:
         before, after: rows of all inputs that are outside the period, where they lie.
         late: rows inside that would still be late with more lateness, by how much it is.
         in_order: which rows are late follows from the order in which a run reads them.
+        users: those of the rows that would be ranked.
         copies: files of which a row counts and that hold the same bytes.
         in_memory: the rows are a table of Python's, so arguments and no options are named.
     """
@@ -171,6 +217,7 @@ class DataQuality:
     late: Counter[str] = field(default_factory=Counter)
     in_order: bool = False
     copies: list[list[str]] = field(default_factory=list)
+    users: DistinctUsers = field(default_factory=DistinctUsers)
     period: Period | None = None
     in_memory: bool = False
 
@@ -202,6 +249,8 @@ class DataQuality:
         if self.overall is not None:
             yield f"  in overall alone: {self._said(self.overall, exact)}{_share(self.overall, self.total)}"
         yield from (f"  {cause}" for cause in self.why(exact))
+        if users := _USERS.get(self.users.look()):
+            yield f"  {users}"
         if self.lost.total() == self.total:
             few = not exact and max(self.lost.values(), default=0) < _MIN
             yield f"  {NONE_LEFT}{'; --exact-counters also tells why of fewer than 100 rows' * few}"
@@ -397,6 +446,7 @@ def _add(
             lost["late"] += int(late.sum())
             block = block.filter(pa.array(~late))
     found = rankable(block, spec)
+    look.users.add(found.rows["user"])
     in_groups = spec.groups is not None and not spec.groups.overall
     applies = (bool(spec.score.columns), in_groups, "domain" in spelled)
     for (reason, count), told in zip(found.dropped.items(), applies, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ from private_topk.pipelines.show.words import drawn_by, in_numbers, of_groups, p
 from private_topk.pipelines.sinks.sink import known_key_id
 from private_topk.pipelines.sources.source import Source
 from private_topk.pipelines.standing import check_adopted, check_repeat, lying_at, windows_of
-from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.errors import InvalidArgument, printable
 from private_topk.transforms.metric import USERS
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 
 Fact = tuple[str, str]
+READY = "ready: nothing was drawn, charged or published"
 
 
 def dry_run(
@@ -82,6 +83,12 @@ def dry_run(
     files = report.sink.files(report.windows)
     if files and not report.source.bounded:  # last, so that whatever else is in the way is told beside a live one too
         check_sole_launcher(files[0])
+
+
+def lines_of(facts: Sequence[Fact]) -> list[str]:
+    """Facts below each other, by their names."""
+    width = max((len(name) for name, _ in facts), default=0)
+    return [f"{name:<{width}}  {printable(value)}" for name, value in facts]
 
 
 def _output(report: Report) -> str:

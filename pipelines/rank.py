@@ -1,22 +1,28 @@
-"""`rank(frame, ...)`: a private ranking of a table in memory, for a notebook; and the `Rankings` that it returns."""
+"""`rank(frame, ...)`: a private ranking of a table in memory, for a notebook; `dry_run` of it; and its `Rankings`."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, SupportsIndex, Unpack, overload
+from functools import cached_property, partial, update_wrapper
+from inspect import signature
+from typing import TYPE_CHECKING, Any, ParamSpec, SupportsIndex, TypeVar, Unpack, overload
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from private_topk.pipelines.budget.ledger import Account
-from private_topk.pipelines.dropped_rows import tell_dropped_rows
+from private_topk.pipelines.dropped_rows import data_quality_of, tell_dropped_rows
+from private_topk.pipelines.dry_run import READY, lines_of
+from private_topk.pipelines.dry_run import dry_run as facts_of
 from private_topk.pipelines.files import as_path
+from private_topk.pipelines.process import is_read_along
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.formats import RankingSchema, format_of, rankings_in
 from private_topk.pipelines.release.manifest import Manifest
@@ -34,7 +40,7 @@ from private_topk.pipelines.sources.frame import Frame, table_of
 from private_topk.runners import prepare
 from private_topk.transforms.asked import Asked
 from private_topk.transforms.domain import Domain, check_digits
-from private_topk.transforms.errors import InvalidArgument, by_signature, verbatim
+from private_topk.transforms.errors import InvalidArgument, by_signature, printable, verbatim
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.choice import AUTO
 from private_topk.transforms.release import Ranking, Release, check_stays
@@ -48,8 +54,23 @@ if TYPE_CHECKING:
     import polars
 
 
-@named_as_arguments
-def rank(
+@dataclass(frozen=True)
+class _Asked:
+    """What the arguments of `rank` ask for, with the table of its rows."""
+
+    question: Question
+    frame: Frame
+    account: Account | None
+    show_dropped_rows: bool | None
+
+    @contextmanager
+    def report(self) -> Iterator[Report]:
+        """The report, whose output is gone afterwards."""
+        with tempfile.TemporaryDirectory(prefix="private-topk-") as folder:
+            yield Report(self.question, self.frame, ToFile(f"{folder}/ranking.parquet"), self.account)
+
+
+def _ask(
     rows: object,
     k: int | None = None,
     mechanism: Mechanism | str = AUTO,
@@ -69,67 +90,7 @@ def rank(
     dataset: str | None = None,
     show_dropped_rows: bool | None = None,
     **asked: Unpack[Asked],
-) -> Rankings:
-    """The private top k items of a table: by how many *users* have each item, not by how many rows; or by amounts.
-
-    Every call is a release and costs its epsilon, also when it is called again to see another answer: only the same
-    release over the same rows gives the same ranking at no cost. With a ledger each release is charged once, however
-    often its cell of a notebook runs, and a release that would exceed the budget is refused.
-
-    Args:
-        rows: a polars or pandas frame, an Arrow table or reader, a DuckDB relation, or anything else that hands over
-            Arrow's columns.
-        k: how many items; None for all above the threshold of "weighted-gaussian" (docs/finding.md).
-        mechanism: how to draw them: an object such as `Joint(epsilon=1.0)`, or a name such as "joint". By default one
-            that applies is chosen by the arguments alone, and told on stderr with its reason (docs/choosing.md).
-        domain: the public list of items, which must not come from the rows: a list, a column, a frame of one, or the
-            path of a file; or `UnknownDomain()`, which needs a delta.
-        epsilon: with a mechanism's name, or without one.
-        user, item: names of columns, of texts, whole numbers or UUIDs. A list of names, as in ["country", "title"],
-            makes an item of several columns: a list of them is then one of tuples, or a frame with these columns.
-        time: with a period: the name of the column of times, by default "time". What its values mean is what they mean
-            in a file (docs/formats.md): without a zone they are UTC. Where windows have another one, a column of such
-            timestamps is refused, and of a column of texts that is told on stderr.
-        time_unit: what a plain number in the time column counts since 1970 UTC: s, ms, us or ns. A column of numbers
-            needs it; numbers written as text are seconds without it.
-        period: the declared windows, such as `Period.of("2026-01-05", "2026-02-02", "7d")`: each is ranked, empty or
-            not. Without it all rows are one window.
-        max_items_per_user: keep at most so many items of every user and window, chosen by a hash.
-        publish_counts: an epsilon of its own, on top of the mechanism's, for noisy counts of the released items; or
-            "drawn": those that the draw decides by, at no epsilon of their own (docs/run.md).
-        release: key and id that make the draw repeatable, on the command line and on any runner too; by default new
-            ones.
-        privacy_unit: user-window: the mechanism's epsilon is that of every window. user: it is the total of all
-            windows, which share it.
-        horizon: with the unit user, how many windows there will be in all.
-        delta: likewise, for a mechanism that has one. Otherwise, with the unit user, it pays for composing windows.
-        amounts: rank by amounts and not by users, such as `Amounts(max_value=60)`: docs/amounts.md.
-        value: with amounts: the name of their column, by default "value".
-        groups: a ranking for every group of a public list, such as countries: the list, or `Groups(list, per_user=2)`
-            where a user counts in several: docs/groups.md. A `domain` that is a dict of lists names them itself.
-        group: with groups: the name of their column, by default "group", or a list of names.
-        neighbours, parameters: with a mechanism's name: "add-remove" or "replace-one", and its other parameters.
-        unknown_domain, domain_range, max_value, value_resolution, groups_per_user, publish_counts_delta, round_counts:
-            the fields of the command line, in place of objects.
-        overall: with groups: all rows have a ranking too, as one more group named "overall".
-        max_windows_per_user: with the unit user, a user counts in at most so many windows of the period, which share
-            the total: docs/windows.md.
-        ledger, dataset: whose budget is charged, and the URL of the database that keeps it: docs/budget.md. They need a
-            `release` whose key and id stay, such as `Release(ReleaseKey.parse("file:key"), "weekly")`.
-        show_dropped_rows: tell on stderr roughly how many rows were dropped, and whether any was left: for those who
-            may read the rows, and covered by no epsilon. None tells it in a notebook, which keeps it under the cell,
-            and in a terminal.
-
-    Returns:
-        The rankings of all windows. A notebook shows them with their guarantee in words.
-
-    Cost: that of a run on Beam's runner in this process, a second or two and then about a second a million rows.
-
-    Guarantee: the mechanism's, plus that of `publish_counts`, for one user's rows; what it covers is in the result.
-
-    Raises:
-        InvalidArgument: an argument breaks its rule; nothing has been drawn then. No message holds a value of the rows.
-    """
+) -> _Asked:
     check_kinds(release=release)
     account = Account.of({"ledger": ledger, "dataset": dataset})
     if account is not None:
@@ -165,13 +126,116 @@ def rank(
         check_digits("groups", kind_of(frame.table[columns.of("group")[0]].type), groups.labels)
     if len(items) == 1:
         check_digits("domain", kind_of(frame.table[items[0]].type), question.asked.domain)
-    with tempfile.TemporaryDirectory(prefix="private-topk-") as folder:
-        path = f"{folder}/ranking.parquet"
-        done = run(Report(question, frame, ToFile(path), account), prepare("direct", []))
-        tell_dropped_rows(done, show_dropped_rows)
-        manifest = pair_at(path).manifest
+    return _Asked(question, frame, account, show_dropped_rows)
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _taking(ask: Callable[_P, _Asked]) -> Callable[[Callable[[_Asked], _R]], Callable[_P, _R]]:
+    """A door that takes the arguments of `ask`, and has the name and the docstring of what then happens."""
+
+    def door_to(end: Callable[[_Asked], _R]) -> Callable[_P, _R]:
+        def door(*given: _P.args, **named: _P.kwargs) -> _R:
+            return end(ask(*given, **named))
+
+        update_wrapper(door, end)
+        returned = signature(end).return_annotation
+        door.__annotations__ = {**ask.__annotations__, "return": returned}
+        door.__signature__ = signature(ask).replace(return_annotation=returned)  # type: ignore[attr-defined]
+        return named_as_arguments(door)
+
+    return door_to
+
+
+@_taking(_ask)
+def rank(asked: _Asked) -> Rankings:
+    """The private top k items of a table: by how many *users* have each item, not by how many rows; or by amounts.
+
+    Every call is a release and costs its epsilon, also when it is called again to see another answer: only the same
+    release over the same rows gives the same ranking at no cost. With a ledger each release is charged once, however
+    often its cell of a notebook runs, and a release that would exceed the budget is refused.
+
+    Args:
+        rows: a polars or pandas frame, an Arrow table or reader, a DuckDB relation, or anything else that hands over
+            Arrow's columns.
+        k: how many items; None for all above the threshold of "weighted-gaussian" (docs/finding.md).
+        mechanism: how to draw them: an object such as `Joint(epsilon=1.0)`, or a name such as "joint". By default one
+            that applies is chosen by the arguments alone, and told on stderr with its reason (docs/choosing.md).
+        domain: the public list of items, which must not come from the rows: a list, a column, a frame of one, or the
+            path of a file; or `UnknownDomain()`, which needs a delta.
+        epsilon: with a mechanism's name, or without one.
+        user, item: names of columns, of texts, whole numbers or UUIDs. A list of names, as in ["country", "title"],
+            makes an item of several columns: a list of them is then one of tuples, or a frame with these columns.
+        time: with a period: the name of the column of times, by default "time". What its values mean is what they mean
+            in a file (docs/formats.md): without a zone they are UTC. Where windows have another one, a column of such
+            timestamps is refused, and of a column of texts that is told on stderr.
+        time_unit: what a plain number in the time column counts since 1970 UTC: s, ms, us or ns. A column of numbers
+            needs it; numbers written as text are seconds without it.
+        period: the declared windows, such as `Period.of("2026-01-05", "2026-02-02", "7d")`, or of whole months by
+            "month": each is ranked, empty or not. Without it all rows are one window.
+        max_items_per_user: keep at most so many items of every user and window, chosen by a hash.
+        publish_counts: an epsilon of its own, on top of the mechanism's, for noisy counts of the released items; or
+            "drawn": those that the draw decides by, at no epsilon of their own (docs/run.md).
+        release: key and id that make the draw repeatable, on the command line and on any runner too; by default new
+            ones.
+        privacy_unit: user-window: the mechanism's epsilon is that of every window. user: it is the total of all
+            windows, which share it.
+        horizon: with the unit user, how many windows there will be in all.
+        delta: likewise, for a mechanism that has one. Otherwise, with the unit user, it pays for composing windows.
+        amounts: rank by amounts and not by users, such as `Amounts(max_value=60)`: docs/amounts.md.
+        value: with amounts: the name of their column, by default "value".
+        groups: a ranking for every group of a public list, such as countries: the list, or `Groups(list, per_user=2)`
+            where a user counts in several: docs/groups.md. A `domain` that is a dict of lists names them itself;
+            `overall` and `groups_per_user` need `groups` all the same.
+        group: with groups: the name of their column, by default "group", or a list of names.
+        neighbours, parameters: with a mechanism's name: "add-remove" or "replace-one", and its other parameters.
+        unknown_domain, domain_range, max_value, value_resolution, groups_per_user, publish_counts_delta, round_counts:
+            the fields of the command line, in place of objects.
+        overall: with groups: all rows have a ranking too, as one more group named "overall".
+        max_windows_per_user: with the unit user, a user counts in at most so many windows of the period, which share
+            the total: docs/windows.md.
+        ledger, dataset: whose budget is charged, and the URL of the database that keeps it: docs/budget.md. They need a
+            `release` whose key and id stay, such as `Release(ReleaseKey.parse("file:key"), "weekly")`.
+        show_dropped_rows: tell on stderr roughly how many rows were dropped, and whether any was left: for those who
+            may read the rows, and covered by no epsilon. None tells it in a notebook, which keeps it under the cell,
+            and in a terminal.
+
+    Returns:
+        The rankings of all windows. A notebook shows them with their guarantee in words.
+
+    Cost: that of a run on Beam's runner in this process, a second or two and then about a second a million rows.
+
+    Guarantee: the mechanism's, plus that of `publish_counts`, for one user's rows; what it covers is in the result.
+
+    Raises:
+        InvalidArgument: an argument breaks its rule; nothing has been drawn then. No message holds a value of the rows.
+    """
+    with asked.report() as report:
+        done = run(report, prepare("direct", []))
+        tell_dropped_rows(done, asked.show_dropped_rows)
+        manifest = pair_at(report.sink.uri).manifest
         assert manifest is not None
-        return Rankings(pq.read_table(path), msgspec.structs.replace(manifest, output=None, ranking_sha256=None))
+        table = pq.read_table(report.sink.uri)
+        return Rankings(table, msgspec.structs.replace(manifest, output=None, ranking_sha256=None))
+
+
+@_taking(_ask)
+def dry_run(asked: _Asked) -> None:
+    """Print what `rank` would do with the same arguments, and what a ledger would say. Nothing is drawn or charged.
+
+    Where `rank` would tell of dropped rows, these are read, and stderr tells roughly how many would drop out, and why.
+
+    Raises:
+        InvalidArgument: `rank` would refuse it.
+    """
+    with asked.report() as report:
+        facts = facts_of(report, prepare("direct", []))
+        print(*lines_of([(name, told) for name, told in facts if name != "output"]), sep="\n")
+        if is_read_along() if asked.show_dropped_rows is None else asked.show_dropped_rows:
+            print(*map(printable, data_quality_of(report).lines()), sep="\n", file=sys.stderr)
+        print(READY)
 
 
 _PARTNERS = {
@@ -298,7 +362,10 @@ class Rankings:
 
     @by_signature
     def html(self, title: str = "") -> str:
-        """A page that stands alone, to be passed on. The `title` says what is ranked."""
+        """A page that stands alone, to be passed on. The `title` says what is ranked.
+
+        It is a text: `Path("places.html").write_text(rankings.html("Drinks"), "utf-8")` saves it.
+        """
         if not isinstance(title, str):
             raise InvalidArgument("title", f"must be a text, got {type(title).__name__}")
         return page(replace(self.report(), heading=title))

@@ -14,7 +14,7 @@ from apache_beam.transforms.userstate import BagStateSpec, ReadModifyWriteStateS
 
 from private_topk.transforms.combine import CountedCoder, KeyedCounts, NewPairs, PartialCounts
 from private_topk.transforms.completeness import NOTHING, Counted, Fingerprint, Receipt
-from private_topk.transforms.counters import BundleStart, DroppedRows, Mark
+from private_topk.transforms.counters import BundleStart, DroppedRows, Mark, UsersLeft
 from private_topk.transforms.errors import crosses
 from private_topk.transforms.plan import ExecutionPlan, Partitioning
 from private_topk.transforms.release import ReleaseKey
@@ -22,7 +22,7 @@ from private_topk.transforms.rows import BlockCoder, UserRows
 from private_topk.transforms.shuffle import InProcessShuffle, ThreadPoolDoFn, put_in
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.steps import flat_map
-from private_topk.transforms.user_shards import NEW_PAIRS, UserShard
+from private_topk.transforms.user_shards import NEW_PAIRS, UserShard, UsersSeen
 
 _ALWAYS_HELD = 20_000
 
@@ -85,14 +85,21 @@ class ShardCounter:
     def __init__(self, user_shard: UserShard, counts: Partitioning, key: ReleaseKey) -> None:
         self.user_shard, self._partitioning, self._fingerprint = user_shard, counts, Fingerprint(key)
 
-    def counted(self, shard: int, pieces: Iterable[pa.RecordBatch], before: Receipt = NOTHING) -> Iterator[KeyedCounts]:
+    def counted(
+        self,
+        shard: int,
+        pieces: Iterable[pa.RecordBatch],
+        before: Receipt = NOTHING,
+        seen: UsersSeen | None = None,
+    ) -> Iterator[KeyedCounts]:
         """Partial counts by item shard, and last of all a receipt for every window group, whether it has counts or not.
 
         Args:
             before: of pieces that were counted before.
+            seen: notes how many rows and users there were.
         """
         received, sums = [before], [0] * self._partitioning.window_groups
-        for key, table in self.user_shard.counts(_noted(pieces, received)):
+        for key, table in self.user_shard.counts(_noted(pieces, received), seen):
             if key == NEW_PAIRS:
                 yield from ((0, piece) for piece in NewPairs.cut(table))
                 continue
@@ -114,17 +121,20 @@ class _CountDoFn(ThreadPoolDoFn):
     def __init__(self, counter: ShardCounter, cores: int = 1, shuffle: str | None = None) -> None:
         super().__init__(cores)
         self._counter, self._shuffle = counter, shuffle
-        self._any_left = Mark(rows_left=True)
+        self._any_left, self._users_left = Mark(rows_left=True), UsersLeft()
 
-    def work(self, gathered: tuple[int, Iterable[Any]]) -> Iterable[KeyedCounts]:
+    def work(self, gathered: tuple[int, Iterable[Any]]) -> tuple[Iterable[KeyedCounts], UsersSeen]:
         shard, pieces = gathered
         if self._shuffle is not None:
             pieces = InProcessShuffle.take(self._shuffle, pieces)
-        counted = self._counter.counted(shard, pieces)
-        return counted if self._cores == 1 else list(counted)
+        seen = UsersSeen()
+        counted = self._counter.counted(shard, pieces, seen=seen)
+        return (counted if self._cores == 1 else list(counted)), seen
 
-    def emit(self, result: Iterable[KeyedCounts]) -> Iterable[KeyedCounts]:
-        return _marked(result, self._any_left)
+    def emit(self, result: tuple[Iterable[KeyedCounts], UsersSeen]) -> Iterable[KeyedCounts]:
+        counted, seen = result
+        yield from _marked(counted, self._any_left)
+        self._users_left.inc(seen.rows, seen.at_most, seen.rows - seen.at_least)
 
 
 def _marked(counts: Iterable[KeyedCounts], any_left: Mark) -> Iterator[KeyedCounts]:

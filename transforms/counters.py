@@ -1,4 +1,4 @@
-"""Beam counters of rows that were dropped: rounded down to an order of magnitude, and exact only if asked for.
+"""Beam counters of rows that were dropped, or left: rounded down to an order of magnitude, exact only if asked for.
 
 Metrics are shown by a runner's pages to whoever may look at a job, who may be more than may see the data. An exact
 count moves with one user's rows, so by default only the order of magnitude is told. A worker that drops everything at
@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from typing import Literal
 
 from apache_beam.metrics import Metrics
 from apache_beam.metrics.metric import MetricResults, MetricsFilter
@@ -20,6 +21,7 @@ from private_topk.transforms.errors import by_signature
 
 _NAMESPACE, _DROPPED, _ROUNDED = "private_topk", "operator_only_dropped_rows_", "_at_least"
 _MARKS = _DREW, _HAD_ROWS = "operator_only_workers_that_drew", "operator_only_workers_with_rows_left"
+_LEFT = tuple(f"operator_only_{what}_at_least" for what in ("rows_left", "users_left", "rows_after_a_users_first"))
 _EMPTY, _MAX_NAMED = "operator_only_rankings_of_nothing", 100
 _SIZES = (100, 10_000, 1_000_000, 100_000_000)
 _LOOKED_AT = 1000
@@ -139,6 +141,24 @@ class Mark:
             self._counter.inc()
 
 
+class UsersLeft:
+    """The counters of the rows that are left to rank, of their users, and of the rows after each user's first: each
+    worker adds the largest size that it has reached, as of dropped rows, and never more.
+    """
+
+    def __init__(self) -> None:
+        self._seen = [0] * len(_LEFT)
+        self._counters = [Metrics.counter(_NAMESPACE, name) for name in _LEFT]
+
+    def inc(self, *more: int) -> None:
+        """Count so many of each, in that order. On the worker's own thread, as above."""
+        for place, (counter, number) in enumerate(zip(self._counters, more, strict=True)):
+            before = self._seen[place]
+            self._seen[place] += number
+            if added := _reached(before + number) - _reached(before):
+                counter.inc(added)
+
+
 class EmptyRankings:
     """The names of the windows and groups in which nothing was counted: at most the first 100 of each worker, since
     there may be as many as a metric cannot hold. Not private: never publish it.
@@ -159,7 +179,7 @@ def read_dropped_rows(metrics: MetricResults) -> dict[str, str]:
     """The dropped rows, from the metrics of a job, by reason: an exact count, or the largest size reached."""
     counts: Counter[str] = Counter()
     for name, count in _counters(metrics):
-        if name not in _MARKS:
+        if name.startswith(_DROPPED):
             counts[name.removeprefix(_DROPPED)] += count
     return {
         name.removesuffix(_ROUNDED): order_of_magnitude(count) if name.endswith(_ROUNDED) else f"{count:,}"
@@ -171,6 +191,33 @@ def read_whether_rows_are_left(metrics: MetricResults) -> bool | None:
     """Whether any row was left to rank, from the metrics of a job that has drawn; None where they do not tell."""
     names = {name for name, count in _counters(metrics) if count}
     return _HAD_ROWS in names if names & set(_MARKS) else None
+
+
+AboutUsers = Literal["few", "one a row"]
+"""What may be wrong with the user column: fewer than 100 users have 100 rows or more; or of 10,000 rows or more nearly
+each has a user of its own.
+"""
+
+
+def about_users(rows: int, users: int, after_first: int) -> AboutUsers | None:
+    """What may be wrong with the users of rows, by how many these are, roughly."""
+    return _look(*map(_reached, (rows, users, after_first)))
+
+
+def read_about_users(metrics: MetricResults) -> AboutUsers | None:
+    """The same from the metrics of a job over a bounded input. Few users of each of several workers may be many."""
+    counts: Counter[str] = Counter()
+    for name, count in _counters(metrics):
+        counts[name] += count
+    look = _look(*(counts[name] for name in _LEFT))
+    return None if look == "few" and counts[_HAD_ROWS] != 1 else look
+
+
+def _look(rows: int, users: int, after_first: int) -> AboutUsers | None:
+    """By the sizes that each has reached: of 10,000 rows fewer than 100, of a million fewer than 10,000, and so on."""
+    if rows >= _SIZES[0] > users:
+        return "few"
+    return "one a row" if rows >= _SIZES[1] and after_first * _SIZES[1] <= rows else None
 
 
 def read_empty_rankings(metrics: MetricResults) -> list[str]:

@@ -161,6 +161,7 @@ def column_of(items: Iterable[Any]) -> tuple[pa.Array, bool]:
             else "give a public list, or the path of a file with it, which is never made from the rows; "
             "without one, give UnknownDomain() and a delta"
         )
+        remedy = "give .df(), a frame of one column" if hasattr(items, "df") else remedy  # a relation of DuckDB
         raise InvalidArgument("domain", f"must be a list of items or UnknownDomain(), got {got}", remedy) from None
     if getattr(getattr(items, "index", None), "inferred_type", "") == "string" and {*map(type, values)} == {int}:
         rule = "must be a list of items, got a column of numbers with a name for each, as .value_counts() makes it"

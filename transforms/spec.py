@@ -26,7 +26,7 @@ _MOST = 2**63 - 1  # that a column of integers can hold
 MAX_LISTED = 1 << 24
 """The most items of a series: each is scored at every step, held or not."""
 _KINDS: dict[str, tuple[type, str]] = {
-    "period": (Period, "write Period.of('2026-01-05', '2026-02-02', '7d')"),
+    "period": (Period, "write Period.of('2026-01-05', '2026-02-02', '7d'), or whole months by 'month'"),
     "release": (Release, "an id repeats a release only under the same key: Release(ReleaseKey.parse('file:PATH'), ID)"),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -122,6 +123,20 @@ class _Pairs(NamedTuple):
         return codes & ((1 << self.bits) - 1)
 
 
+@dataclass
+class UsersSeen:
+    """How many rows and users there are in a user shard. A user of whom there is a row has one in some part of it."""
+
+    rows: int = 0
+    at_least: int = 0
+    at_most: int = 0
+
+    def note(self, users: Words) -> None:
+        """Note the users of a part, those of one user next to each other."""
+        number = len(users) and 1 + int(np.count_nonzero(users[1:] != users[:-1]))
+        self.at_least, self.at_most = max(self.at_least, number), self.at_most + number
+
+
 class UserShard:
     """Bounds and counts the (user, item) pairs of one user shard.
 
@@ -178,15 +193,23 @@ class UserShard:
     def _grouped(self, groups: Codes, rows: Codes) -> dict[str, Codes]:
         return {"group": groups, "rows": rows.astype(np.uint32)} if self._partitioning.groups else {}
 
-    def counts(self, pairs: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def counts(
+        self, pairs: Iterable[pa.RecordBatch], seen: UsersSeen | None = None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """(item shard, {item: code or string, count: int64}): what the users of this shard add to each item. With a
         column `window` where there are several. Where a step of a series is published alone also (`NEW_PAIRS`, what
         is new at it).
+
+        Args:
+            seen: notes how many rows and users there were.
         """
         table = joined([self.no_rows(), *pairs])
+        seen = UsersSeen() if seen is None else seen
+        seen.rows += len(table)
         for part in self._in_windows(table):
             coded = self._pairs(self._in_groups(part))
             bounded = self._bound(coded)
+            seen.note(bounded.users)
             size = self._partitioning.windows << coded.bits
             present, counts = self._score.totals(bounded.ranks, bounded.codes, bounded.added, size)
             yield from self._by_key(coded, present, counts)

@@ -730,6 +730,7 @@ def _check_rows(asked: Entry, charges: list[Entry]) -> None:
             if kept != given:
                 rule = f"must be {kept} for dataset {asked.dataset}, as in its charge of {entry.charged}, got {given}"
                 remedy = "read otherwise, the same rows would be charged as if they were others"
+                remedy += "; rename the column where it means the same" if name.endswith("_column") else ""
                 raise InvalidArgument(name, verbatim(rule), remedy)
 
 

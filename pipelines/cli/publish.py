@@ -138,6 +138,7 @@ def tell_dry_run(
         done: the run would find all published, and do nothing.
     """
     from private_topk.pipelines.dropped_rows import data_quality_of
+    from private_topk.pipelines.dry_run import READY, lines_of
 
     if not arguments.json:
         print(*lines_of(facts), sep="\n")
@@ -145,14 +146,8 @@ def tell_dry_run(
         lines = data_quality_of(report).lines(bool(arguments.exact_counters))
         print("\n".join(map(printable, lines)), file=sys.stderr)
     if not arguments.json:
-        print("published before: nothing to do" if done else "ready: nothing was drawn, charged or published")
+        print("published before: nothing to do" if done else READY)
     return {"ready": True, **dict(facts)}
-
-
-def lines_of(facts: Sequence[tuple[str, str]]) -> list[str]:
-    """Facts below each other, by their names."""
-    width = max((len(name) for name, _ in facts), default=0)
-    return [f"{name:<{width}}  {printable(value)}" for name, value in facts]
 
 
 _FILES = ("input", "output", "epsilon")

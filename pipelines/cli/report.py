@@ -58,7 +58,8 @@ def _report(arguments: Namespace, others: list[str]) -> bool:
 
 def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace) -> None:
     """Check the file, and whether a period could be published if one is given."""
-    from private_topk.pipelines.cli.publish import lines_of, tell_dry_run
+    from private_topk.pipelines.cli.publish import tell_dry_run
+    from private_topk.pipelines.dry_run import lines_of
 
     report.check()
     document: dict[str, object] = {"report": report.name, "well_described": True}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from private_topk.pipelines.preview import preview
-    from private_topk.pipelines.rank import Rankings, rank
+    from private_topk.pipelines.rank import Rankings, dry_run, rank
     from private_topk.pipelines.write_rankings import WriteRankings
     from private_topk.transforms import (
         Amounts,
@@ -89,6 +89,7 @@ __all__ = [
     "WeightedOrder",
     "WriteRankings",
     "__version__",
+    "dry_run",
     "preview",
     "rank",
 ]
@@ -126,7 +127,7 @@ def _loaded(name: str) -> Any:  # noqa: ANN401 - whatever the name is
     _load_beam()
     if name == "preview":
         value = getattr(import_module(f"{__name__}.pipelines.preview"), name)
-    elif name in ("rank", "Rankings"):
+    elif name in ("rank", "dry_run", "Rankings"):
         value = getattr(import_module(f"{__name__}.pipelines.rank"), name)
     elif name == "WriteRankings":
         value = getattr(import_module(f"{__name__}.pipelines.write_rankings"), name)

@@ -41,10 +41,12 @@ from private_topk import (
     Release,
     ReleaseKey,
     UnknownDomain,
+    dry_run,
     rank,
 )
 from private_topk.pipelines.budget import Budget, Ledger
 from private_topk.pipelines.budget.accounting import NoBudget
+from private_topk.pipelines.dropped_rows import DistinctUsers
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.rank import Picture
 from private_topk.pipelines.release.formats import RANKING_FORMATS
@@ -774,6 +776,85 @@ def test_dropped_rows_are_shown_in_a_notebook_or_on_request(
     assert told(others).count(words) == 1 and "u1" not in told(others)
     with refused("show_dropped_rows", "must be True or False, got"):
         told(others, "yes")
+
+
+MANY = pl.DataFrame({"row": range(10_050), "item": ["tea", "cake", "tea"] * 3_350}).with_columns(
+    few=pl.col("row") % 99,
+    people=pl.col("row") % 9_000,
+    group=pl.lit("DE"),
+    time=1_767_600_000 + pl.col("row") % 9 * 86_400,
+)
+DAYS = Period.of("2026-01-05", "2026-01-15", "1d")
+OWN, FEW = (
+    "; nearly every row has a user of its own: a survey, or is ",
+    "; fewer than 100 users, few for a private ranking: is ",
+)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"groups": ["DE", "FR"], "overall": True},
+        {"period": DAYS, "max_items_per_user": 1, "time_unit": "s"},
+        {"period": DAYS, "privacy_unit": "user", "max_windows_per_user": 1, "time_unit": "s"},
+        {"period": Period.of("2026-01-05", "2026-01-15", "4d", slide="2d"), "time_unit": "s"},
+    ],
+)
+def test_a_user_column_that_names_rows_or_few_users_is_asked_about(
+    asked: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By a run and by a dry run, to the operator alone."""
+    asked = {"k": 1, "mechanism": "joint", "epsilon": 1.0, "domain": ["tea", "cake"], **asked}
+    for user, told in {"row": OWN, "few": FEW, "people": None}.items():
+        found = str(rank(MANY, **asked, user=user, show_dropped_rows=True))
+        once, shown = capsys.readouterr().err, dict.fromkeys((OWN, FEW))
+        dry_run(MANY, **asked, user=user, show_dropped_rows=True)
+        again = capsys.readouterr()
+        assert {text for text in shown if text in once} == {told} - {None}, once
+        assert {text for text in shown if f"\n  {text[2:]}" in again.err} == {told} - {None}, again.err
+        assert not any(text[2:] in found + again.out for text in shown)
+    rank(MANY, **asked, user="row")
+    assert OWN[2:] not in capsys.readouterr().err
+
+
+def test_many_users_are_counted_by_some_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("private_topk.pipelines.dropped_rows._MAX_USERS", 1 << 14)
+    for repeated, look in ((0, "one a row"), (500, None)):
+        users = DistinctUsers()
+        for start in range(0, 200_000, 10_000):
+            users.add(pa.array([f"u{n}" for n in range(start, start + 10_000 - repeated)] + ["u"] * repeated))
+        assert users.rows == 200_000 and users.look() == look
+
+
+def test_a_dry_run_of_a_table_says_what_the_ledger_would_and_charges_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same facts as the command, of the same question; and an id that a slip has not used up."""
+    monkeypatch.chdir(tmp_path)
+    Path("key").write_text("a key of the tests, which is no secret")
+    Path("items.txt").write_text("\n".join(ITEMS) + "\n")
+    ROWS.write_parquet("rows.parquet")
+    ledger = f"sqlite:///{tmp_path}/budget.db"
+    Ledger(ledger).create(Budget.of("plays", epsilon=2.0))
+    paid = {"release": Release(ReleaseKey.parse("file:key"), "r"), "ledger": ledger, "dataset": "plays"}
+    asked = {"k": 3, "epsilon": 1.0, "domain": ITEMS, **NAMES, **paid}
+    dry_run(ROWS, **{**asked, "domain": [item.upper() for item in ITEMS]}, show_dropped_rows=True)
+    assert "in it but for spaces, capital letters" in capsys.readouterr().err
+    dry_run(ROWS, **asked, show_dropped_rows=False)
+    told = capsys.readouterr()
+    assert told.out.endswith("\nready: nothing was drawn, charged or published\n") and not told.err
+    named = {"user_column": "listener", "item_column": "track", "output": "out.avro", "domain": "items.txt"}
+    named |= {"release_key": "file:key", "release_id": "r", "ledger": ledger, "dataset": "plays"}
+    words = options(**named, input="rows.parquet", k=3, epsilon=1, dry_run=True)
+    facts = {line for line in command("run", *words).out.splitlines() if line.split()[0] not in ("input", "output")}
+    assert {line for line in facts if not line.startswith("recall")} <= {*told.out.splitlines()}, (facts, told.out)
+    assert "50.0% of the user-window budget would be used" in told.out and not Ledger(ledger).read("plays").charges
+    rank(ROWS, **asked)
+    dry_run(ROWS, **asked)
+    assert "so it costs nothing" in capsys.readouterr().out
+    with refused("domain", "must "):
+        dry_run(ROWS, **{**asked, "domain": 7})
 
 
 def test_blanks_around_what_is_listed_are_told_before_the_draw(

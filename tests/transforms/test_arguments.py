@@ -25,6 +25,7 @@ from private_topk import (
     RangeDomain,
     Release,
     UnknownDomain,
+    dry_run,
     preview,
     rank,
 )
@@ -36,8 +37,8 @@ from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import MECHANISMS, RandomBits
 
 DOORS: list[Callable[..., Any]] = [
-    *(Amounts, CountBudget, Groups, Period.of, PrivateTopK, RangeDomain, Release, UnknownDomain, preview, rank),
-    *(Budget.of, Ledger, Request.of, PublicCounts, Reaches, least_epsilon, prepare, read_dropped_rows),
+    *(Amounts, CountBudget, Groups, Period.of, PrivateTopK, RangeDomain, Release, UnknownDomain, preview),
+    *(rank, dry_run, Budget.of, Ledger, Request.of, PublicCounts, Reaches, least_epsilon, prepare, read_dropped_rows),
     *MECHANISMS.values(),
 ]
 
@@ -106,7 +107,7 @@ def test_flags_may_be_what_comparing_columns_gives() -> None:
         ),
         (lambda: rank(ROWS, **ASKED, **{"from": "2026-01-05"}), "no argument from: give period=Period.of(START, "),
         (lambda: rank(ROWS, **ASKED, like="sample"), "no argument like: `preview(...)` tells what to expect"),
-        (lambda: rank(ROWS, **ASKED, dry_run=True), "no argument dry_run: `preview(...)` tells what to expect"),
+        (lambda: rank(ROWS, **ASKED, dry_run=True), "no argument dry_run: `private_topk.dry_run(...)` takes what"),
         (lambda: rank(ROWS, **ASKED, found="top.csv"), "may be a list: domain=found.items"),
         (lambda: rank(**ASKED, input="plays.csv"), "no argument input: rows are the first argument"),
         (lambda: rank(ROWS, **ASKED, overwrite=True), "give it to .write(PATH, overwrite=True)"),

@@ -10,7 +10,7 @@ import apache_beam as beam
 import pytest
 
 from private_topk.transforms import Period, PrivateTopK
-from private_topk.transforms.counters import exact_counters, read_dropped_rows
+from private_topk.transforms.counters import about_users, exact_counters, read_dropped_rows
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.rows import MakeBlocks
 from tests.transforms.pipelines import create, direct
@@ -36,6 +36,18 @@ def shown(nulls: int, exact: bool = False) -> tuple[dict[str, str], dict[str, in
 def test_one_row_more_shows_nowhere_but_at_an_order_of_magnitude(nulls: int, more: int, told: str | None) -> None:
     assert shown(nulls) == shown(more)
     assert shown(nulls)[0] == ({} if told is None else {"null": f"{told} or more"})
+
+
+@pytest.mark.parametrize(
+    ("rows", "users", "look"),
+    [
+        *[(99, 1, None), (100, 99, "few"), (100, 100, None), (10_000, 99, "few"), (9_999, 9_999, None)],
+        *[(10_000, 9_901, "one a row"), (10_000, 9_900, None), (999_999, 999_899, None), (0, 0, None)],
+        *[(1_000_000, 990_001, "one a row"), (1_000_000, 990_000, None), (10**8, 10**8 - 999_999, "one a row")],
+    ],
+)
+def test_users_are_asked_about_by_orders_of_magnitude(rows: int, users: int, look: str | None) -> None:
+    assert about_users(rows, users, rows - users) == look
 
 
 def test_counters_are_exact_on_request() -> None:

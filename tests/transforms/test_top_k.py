@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import apache_beam as beam
@@ -425,6 +426,7 @@ class TestArguments:
             ),
             ({"domain": None}, ValueError, r"domain must be a list of items or UnknownDomain\(\), got None"),
             ({"domain": UnknownDomain}, ValueError, r"or UnknownDomain\(\), got the class UnknownDomain itself: "),
+            ({"domain": SimpleNamespace(df=None)}, ValueError, r"got SimpleNamespace: give .df\(\), a frame of one"),
             (
                 {"domain": StringIO("tea\ncake\n")},
                 ValueError,
@@ -443,7 +445,11 @@ class TestArguments:
             ({"publish_counts": "0.5"}, ValueError, "publish_counts must be drawn, an epsilon such as 0.5"),
             ({"publish_counts": True}, ValueError, "publish_counts must be drawn, an epsilon such as 0.5"),
             ({"release": "weekly"}, ValueError, r"release must be a Release, got str: an id repeats a release only"),
-            ({"period": "2026-01-05"}, ValueError, r"period must be a Period, got str: write Period.of\('2026-01-05'"),
+            (
+                {"period": "month"},
+                ValueError,
+                r"period must be a Period, got str: write Period.of.* or whole months by 'mo",
+            ),
             ({"reveal_active_windows": "no"}, ValueError, "reveal_active_windows must be True or False, got str"),
             ({"user": 1}, ValueError, "user must be the name of a field, got 1"),
             ({"item": "user"}, ValueError, "user must be another field than item"),

@@ -52,6 +52,7 @@ def test_a_dataset_is_read_as_by_its_first_charge(ledger: Ledger, field: str) ->
     with pytest.raises(InvalidArgument, match=f"{field} must be {ROWS[field]} for dataset plays, .* got us") as refused:
         ledger.charge(request("b", other))
     assert refused.value.field == field
+    assert str(refused.value).endswith("; rename the column where it means the same") == field.endswith("_column")
     assert ledger.charge(request("c", ROWS)).outcome is None
     assert ledger.charge(request("a", ROWS)).outcome == "started"
     assert len(ledger.read().charges) == 2 and dict(ledger.read().charges[0].rows) == ROWS

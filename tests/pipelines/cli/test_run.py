@@ -338,7 +338,10 @@ def test_streams_and_reports_show_dropped_rows_on_a_terminal(tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "items.txt", "tea\ncake\nscone\n")
     write(tmp_path / "key", "a key of the tests, which is no secret")
-    write(tmp_path / "rows.csv", "user,item,time\n" + "u,tea,2026-01-05\nu,tea,2026-01-12\n" * 150)
+    write(
+        tmp_path / "rows.csv",
+        "user,item,time\n" + "".join(f"u{n},tea,2026-01-05\nu{n},tea,2026-01-12\n" for n in range(150)),
+    )
     write(tmp_path / "weekly.yaml", WEEKLY)
     more = "; --dry-run --show-dropped-rows tells why, and of which input\n"  # a stream's rows were not kept
     few = more.replace("rows tells", "rows --exact-counters tells")

@@ -17,8 +17,10 @@ from private_topk.pipelines.budget.ledger import Request
 from private_topk.pipelines.budget.sharing import Privacy
 from private_topk.pipelines.question import composition_of
 from private_topk.pipelines.registry import sink_of
+from private_topk.pipelines.release.adopting import manifests_in
 from private_topk.pipelines.release.describe import charge_of, manifest_of
-from private_topk.pipelines.release.manifest import Manifest
+from private_topk.pipelines.release.manifest import Manifest, Publication
+from private_topk.pipelines.release.promise import cost_of_a_window
 from private_topk.pipelines.sinks import ToFile, ToFolder
 from private_topk.pipelines.sinks.sink import about_the_output
 from private_topk.transforms.errors import InvalidArgument, verbatim
@@ -42,8 +44,11 @@ class WriteRankings(beam.PTransform):
             folder, with / at its end, for a file of each window, as a stream needs.
         rank: the `PrivateTopK` whose rankings these are.
         request: what a ledger is charged for them. The manifest then names its dataset, and states its privacy unit.
+        corrects: the path of the ranking, or the folder, that this one corrects, which stays there: pages show this one
+            and count what both have cost. `output` is then another, such as top.correction-1.avro beside it.
         format: of the files in a folder, by default avro.
-        overwrite: replace what another release has published there.
+        overwrite: replace what another release has published there, and its manifest, of which `budget adopt` then
+            knows nothing.
 
     Returns:
         The path of each file.
@@ -52,8 +57,8 @@ class WriteRankings(beam.PTransform):
     a unit: no less than it is.
 
     Raises:
-        InvalidArgument: at construction, or where it is applied: an argument breaks its rule, or something else lies
-            there.
+        InvalidArgument: at construction, or where it is applied: an argument breaks its rule, something else lies
+            there, or another `PrivateTopK` has drawn the rankings.
     """
 
     @named_as_arguments
@@ -63,6 +68,7 @@ class WriteRankings(beam.PTransform):
         rank: PrivateTopK,
         request: Request | None = None,
         *,
+        corrects: str | os.PathLike[str] | None = None,
         format: str | None = None,
         overwrite: bool = False,
     ) -> None:
@@ -72,20 +78,23 @@ class WriteRankings(beam.PTransform):
         if rank.reveal_active_windows:
             why = "no promise covers which windows are published"
             raise InvalidArgument("reveal_active_windows", f"has no manifest: {why}", "declare a {period}")
-        if request is not None and request.release_id != rank.release.id:
-            rule = f"is of release {verbatim(request.release_id)}, and {{rank}} of {verbatim(rank.release.id)}"
-            raise InvalidArgument("request", rule, "give Request.of(rank, ...) of the same")
+        if request is not None and not _is_of(request, rank):
+            rule = f"for release {verbatim(request.release_id)} is not of this {{rank}}"
+            raise InvalidArgument("request", rule, "give Request.of(rank, ...) of the same rank")
         sink = sink_of(output, format, overwrite)
         if not isinstance(sink, ToFile | ToFolder):
             raise InvalidArgument("output", f"{verbatim(sink.uri)} must be a file or a folder")
         self._sink, self._rank = sink, rank
-        self.manifest = _manifest(rank, request)
+        self.manifest = _manifest(rank, request, () if corrects is None else _published(corrects))
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         sink, period, release = self._sink, self._rank.period, self._rank.release
         if isinstance(sink, ToFile) and not rankings.is_bounded:
             rule = f"{verbatim(sink.uri)} must be a folder, with / at its end: a stream has a file for each window"
             raise InvalidArgument("output", rule)
+        if not _drawn_by(rankings) <= {self._rank}:
+            rule = f"of release {verbatim(release.id)} has not drawn these rankings"
+            raise InvalidArgument("rank", rule, "give the PrivateTopK that they come from")
         with about_the_output(sink.uri):
             sink.check(period, [], release)
             sink.check_columns(self.manifest)
@@ -135,12 +144,43 @@ class _Drawn:
         return Request.of(self.rank, unit=self.unit, **facts)
 
 
-def _manifest(rank: PrivateTopK, request: Request | None) -> Manifest:
+def _is_of(request: Request, rank: PrivateTopK) -> bool:
+    own = Request.of(rank, dataset=request.dataset, fingerprint=request.fingerprint, key_id="", unit=request.unit)
+    same = all(getattr(own, name) == getattr(request, name) for name in ("release_id", "windows", "cost"))
+    return same and own.parameters.items() <= request.parameters.items()
+
+
+def _drawn_by(rankings: beam.PCollection) -> set[PrivateTopK]:
+    """The transforms that have drawn rankings, through all that was done to them since."""
+    found, producers = set[PrivateTopK](), [rankings.producer]
+    while producers:
+        applied = step = producers.pop()
+        while step is not None and not isinstance(step.transform, PrivateTopK):
+            step = step.parent
+        if step is not None and isinstance(step.transform, PrivateTopK):
+            found.add(step.transform)
+        elif applied is not None:
+            producers += [getattr(each, "producer", None) for each in applied.inputs]
+    return found
+
+
+def _published(place: str | os.PathLike[str]) -> tuple[Publication, ...]:
+    """What a ranking or the rankings of a folder have cost, and those that they correct. Raises InvalidArgument."""
+    try:
+        manifests = [each for each in manifests_in(os.fspath(place)) if each.private]
+    except InvalidArgument as error:
+        raise InvalidArgument("corrects", error.rule, error.remedy) from None
+    own = (Publication.of(str(each.release_id), cost_of_a_window(each)) for each in manifests)
+    return tuple(dict.fromkeys([*(one for each in manifests for one in each.corrects), *own]))
+
+
+def _manifest(rank: PrivateTopK, request: Request | None, corrects: tuple[Publication, ...]) -> Manifest:
     several = {role: names for role, names in zip(("item", "group"), rank.columns, strict=True) if len(names) > 1}
     manifest = manifest_of(
         _Drawn(rank, "user-window" if request is None else request.unit),
         columns=several or None,
         dataset=None if request is None else request.dataset,
+        corrects=corrects,
     )
     if request is None or manifest.charge is None:
         return manifest

@@ -139,6 +139,37 @@ def test_a_stream_has_a_file_for_each_window() -> None:
     assert len(list(Path("top").glob("*.avro"))) == 3
 
 
+def test_rankings_of_another_transform_are_refused() -> None:
+    """A slip of one word, where a pipeline has two: it would state the promise of the other."""
+    large, small = top(epsilon=3.0, k=3), top("top/2", epsilon=0.1)
+    pipeline = beam.Pipeline()
+    rows = pipeline | beam.Create([("u1", "a")]).with_output_types(tuple[str, str])
+    drawn = [rows | each.release.id >> each | f"All of {each.top_k.k}" >> beam.Filter(bool) for each in (large, small)]
+    with refused("rank", "has not drawn these rankings"):
+        _ = drawn[0] | WriteRankings("top.avro", small)
+    with refused("rank", "has not drawn these rankings"):
+        _ = drawn | beam.Flatten() | "Both" >> WriteRankings("top.avro", small)
+    _ = drawn[1] | "Its own" >> WriteRankings("top.avro", small)
+
+
+@pytest.mark.parametrize("output", ["tops/top.jsonl", "tops/"])
+def test_a_correction_is_shown_in_place_of_what_it_corrects_and_both_count(output: str) -> None:
+    corrected = output.replace("top.jsonl", "top.correction-1.jsonl") if output.endswith("l") else "tops/correction-1/"
+    write(output, top())
+    write(corrected, top("top/1/correction-1", epsilon=2.0), corrects=output)
+    third = corrected.replace("-1", "-2")
+    write(third, top("top/1/correction-2"), corrects=corrected)
+    shown = json.loads(command("show", "tops", "--json").out)
+    assert {row["release_id"] for row in shown["rows"]} == {"top/1/correction-2"}
+    assert shown["manifest"]["privacy"]["epsilon"] == 4
+    Ledger("sqlite:///again.db").create(Budget.of("plays", 90))
+    adopted = command("budget", "adopt", "tops", "--ledger", "sqlite:///again.db", "--dataset", "plays")
+    assert adopted.status == 0, adopted
+    assert sorted(each.cost.epsilon for each in Ledger("sqlite:///again.db").read().charges) == [1, 1, 2]
+    with refused("corrects", "has no manifest"):
+        WriteRankings("top.avro", top(), corrects="nothing.avro")
+
+
 @pytest.mark.parametrize(
     ("made", "field", "said"),
     [
@@ -155,7 +186,12 @@ def test_a_stream_has_a_file_for_each_window() -> None:
                 "top.avro", top(), Request.of(top("top/2"), dataset="d", fingerprint="ab" * 16, key_id="k")
             ),
             "request",
-            "of the same",
+            "of the same rank",
+        ),
+        (
+            lambda: WriteRankings("top.avro", top(epsilon=3.0), Request.of(top(), dataset="d", fingerprint="ab" * 16)),
+            "request",
+            "of the same rank",
         ),
         (
             lambda: WriteRankings(

@@ -2,6 +2,7 @@
 
     python -m benchmarks.regret                       # a few CPU minutes on the data folder; the tables of results
     python -m benchmarks.regret --only listed --draws 40
+    python -m benchmarks.regret --only shared         # items that are not public, in windows that share the total
     python -m benchmarks.regret --only bounded        # users with a bound on their items, whom weights can bend
 
 Regret: the recall of the best mechanism in hindsight, in the mean of some draws, less that of the one taken; in points,
@@ -20,6 +21,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +29,7 @@ from benchmarks.counts import load, there_or_made
 from benchmarks.hidden import bounded, pairs_of
 from benchmarks.mechanisms import make
 from private_topk.pipelines.preview import PublicCounts, look
+from private_topk.pipelines.question import Question
 from private_topk.transforms.domain import RangeDomain, UnknownDomain
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, RandomBits, parameters_of
 from private_topk.transforms.mechanisms.choice import choose
@@ -63,7 +66,8 @@ UNLISTED_OF_BOUNDED = (
 )
 BOUNDS, PARTS = (5, 20, 100, 1000), (1.0, 0.1)
 SETS = ("canonical", "top-stable")
-PARTS_OF_A_RUN = ["listed", "unlisted", "bounded"]
+WINDOWS = (3, 12, 52)
+PARTS_OF_A_RUN = ["listed", "unlisted", "shared", "bounded"]
 
 Cell = tuple[str, int, float]
 """Data, k and epsilon."""
@@ -83,6 +87,25 @@ class Recalls:
         unlisted = mechanism.guarantee.domain == "unknown"
         domain = UnknownDomain() if unlisted else RangeDomain(0, len(counts(data)))
         return look(TopK(k, mechanism, domain), whole(data), self._draws).recall.value
+
+
+class OfShared(Recalls):
+    """Likewise, in one of so many windows that share epsilon and delta."""
+
+    def __init__(self, windows: int, draws: int) -> None:
+        super().__init__(draws)
+        self._windows = windows
+
+    def asked(self, name: str, cell: Cell) -> TopK:
+        """What a window is drawn with."""
+        unit: dict[str, Any] = {"privacy_unit": "user", "horizon": self._windows}
+        return Question.of(cell[1], name, UnknownDomain(), epsilon=cell[2], delta=1e-6, **unit).top_k
+
+    def chosen(self, cell: Cell) -> str:
+        return choose([self.asked(name, cell).mechanism for name in UNLISTED], cell[1], None).name
+
+    def _of(self, cell: Cell, name: str) -> float:
+        return look(self.asked(name, cell), whole(cell[0]), self._draws).recall.value
 
 
 class OfBounded:
@@ -200,6 +223,10 @@ def main() -> None:
             table(f"a sequence, {title}", cells, ordered, {"choose": by_rule(ordered)}, recalls)
     if "unlisted" in parts:
         table("unlisted items", cells, UNLISTED, {"choose": by_rule(UNLISTED)}, recalls)
+    if "shared" in parts:
+        for windows in WINDOWS:
+            shared = OfShared(windows, arguments.draws)
+            table(f"unlisted items, {windows} windows", cells, UNLISTED, {"choose": shared.chosen}, shared)
     if "bounded" in parts:
         of_bounded(arguments.k, arguments.epsilon, arguments.draws)
 

@@ -13,6 +13,7 @@ from private_topk.transforms.mechanisms.mechanism import Mechanism
 from private_topk.transforms.mechanisms.noisy_order import CdpPeeling, Gaussian, Laplace, NoisyOrder, Oneshot, Peeling
 from private_topk.transforms.mechanisms.parameters import TAKE_DELTA
 from private_topk.transforms.mechanisms.restricted import RestrictedGumbel
+from private_topk.transforms.mechanisms.unknown_domain import LimitDomain
 from private_topk.transforms.mechanisms.weighted import UNIT
 from private_topk.transforms.mechanisms.weighted_sums import Weighted, WeightedGaussian, WeightedOrder
 
@@ -20,6 +21,8 @@ AUTO = "auto"
 """In place of the name of a mechanism: one of those that apply is chosen."""
 
 _WHOLE = 10  # from here on digits behind the point tell nothing
+_STOPS = {"limit-domain": 2.5}
+"""What mechanisms lose that stop at a bar for unlisted items, as so many times the noise (`benchmarks.regret`)."""
 _BENDS = 2  # weights of users who hold more than counts wholly bend the order: as bad as twice the noise
 _QUANTILES: Mapping[str, Callable[[float], float]] = {
     "exponential": lambda part: -math.log1p(-part),
@@ -46,8 +49,9 @@ def choose(offered: Iterable[Mechanism], k: int, items: int | None, resolution: 
     """The mechanism to take of those that apply. A function of its arguments alone: it draws nothing.
 
     The rule: of those that add noise to every count, the one whose noise least lifts an item past another (`_apart`);
-    if the items are not public, of `restricted-gumbel` and `weighted-gaussian` the one whose noise reaches least far.
-    The answer is a sequence.
+    if the items are not public, of `restricted-gumbel`, `limit-domain` and `weighted-gaussian` the one whose noise
+    reaches least far. `limit-domain`, which returns fewer items, must have far less: as where windows share a total,
+    that zCDP parts better than its rival's. The answer is a sequence.
 
     Args:
         offered: every mechanism that applies, with one window's share of the budget, bounds and neighbours.
@@ -63,12 +67,13 @@ def choose(offered: Iterable[Mechanism], k: int, items: int | None, resolution: 
     if not moved:
         remedy = "name a mechanism that applies"
         raise InvalidArgument("mechanism", "cannot be chosen: none that adds noise to counts applies", remedy)
-    least, counted = min(moved, key=lambda name: moved[name]), any(each.with_counts for each in by_name.values())
+    least = min(moved, key=lambda name: moved[name] * _STOPS.get(name, 1))
+    counted = any(each.with_counts for each in by_name.values())
     drawn = "whose counts come with the draw, often with far more noise than without counts"
     if len(moved) == 1:
-        adds = drawn if counted else "that adds noise to counts"
-        return Choice(least, "finds most without a list of items" if items is None else f"the only one here {adds}")
+        return Choice(least, f"the only one here {drawn if counted else 'that adds noise to counts'}")
     adds = f"least noise of those {drawn}" if counted else "least noise here"
+    adds = "usually finds most without a list of items" if items is None else adds
     reach = reach_of(by_name[least], k, items)
     return Choice(least, adds if reach is None else f"{adds}: {noise_told(reach, resolution)}")
 
@@ -178,6 +183,7 @@ _PUBLIC: Mapping[str, Callable[[Mechanism, int, int], tuple[str, Fraction]]] = {
 }
 _UNKNOWN: Mapping[str, Callable[[Mechanism, int, int], tuple[str, Fraction]]] = {
     RestrictedGumbel.about.name: lambda its, k, items: _noisy(cast(RestrictedGumbel, its).inner(k), k, items),
+    LimitDomain.about.name: lambda its, k, items: ("gumbel", cast(LimitDomain, its).scale(k)),
     WeightedGaussian.about.name: _bent,
 }
 _FINDS = Choice(WeightedGaussian.about.name, "no k is given, and it publishes all items above its threshold")

@@ -159,6 +159,10 @@ class LimitDomain(UnknownDomainMechanism):
         """The epsilon e of one draw."""
         return per_round_epsilon(Fraction(self.epsilon), Fraction(self.delta) / 2, k)
 
+    def scale(self, k: int) -> Fraction:
+        """The scale of the noise on a count."""
+        return self.sensitivity / self.share(k)
+
     def cost(self, k: int) -> Cost:
         """The rho of k exponential mechanisms over slots and bottom, but for an unstable item above bottom."""
         rho = Cost.peeled(k, self.share(k)).rho
@@ -166,7 +170,7 @@ class LimitDomain(UnknownDomainMechanism):
 
     def choose(self, top: Indices, k: int, draw: Draw) -> Indices:
         odds = self.unstable(len(top) - 1) / (Fraction(self.delta) / 2)
-        return above_bottom(top, self.sensitivity, self.sensitivity / self.share(k), "gumbel", odds, k, draw)
+        return above_bottom(top, self.sensitivity, self.scale(k), "gumbel", odds, k, draw)
 
 
 @dataclass(frozen=True)

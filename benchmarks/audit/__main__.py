@@ -49,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"\n{checks} checks, {failed} that do not hold; confidence {how.confidence:g} for all bounds together")
     plain, beam = most_shown(cases, how)
     through_beam = f" (plain) or {beam:.2f} (Beam)" if how.beam_draws else ""
-    print(f"so many draws can show an epsilon of at most {plain:.2f}{through_beam}, where every guess is right")
+    most = f"so many draws can show an epsilon of at most {plain:.2f}{through_beam}, where every guess is right"
+    print(f"a bound of 0.00 shows nothing; {most}")
     return int(failed > 0)
 
 

@@ -330,18 +330,18 @@ def budget_usage(budget: Budget, books: Books) -> BudgetUsage:
     *before, current = charges_by_period(budget, books)
     if not before:
         return BudgetUsage(current, 1, budget.created, None)
-    last = _renewals(budget, books)[-1]
+    last = renewals_of(budget, books)[-1]
     return BudgetUsage(current, len(before) + 1, last.began, last.length)
 
 
 def charges_by_period(budget: Budget, books: Books) -> list[list[Entry]]:
     """The charges of a dataset that count against one of its budgets, of every period, the current one last."""
     charges = [entry for entry in books.charges if entry.dataset == budget.dataset]
-    bounds = [-math.inf, *(each.last_charge for each in _renewals(budget, books)), math.inf]
+    bounds = [-math.inf, *(each.last_charge for each in renewals_of(budget, books)), math.inf]
     return [[entry for entry in charges if after < entry.id <= last] for after, last in pairwise(bounds)]
 
 
-def _renewals(budget: Budget, books: Books) -> list[Renewal]:
+def renewals_of(budget: Budget, books: Books) -> list[Renewal]:
     return [each for each in books.renewals if (each.dataset, each.unit) == (budget.dataset, budget.unit)]
 
 

@@ -14,6 +14,7 @@ from private_topk.pipelines.budget.accounting import ADOPTED, HORIZON, Books, Bu
 from private_topk.pipelines.budget.rows import moment
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.transforms.mechanisms.cost import Cost
+from private_topk.transforms.stated import number
 
 _ALONE = ", if the others take nothing"
 
@@ -50,7 +51,7 @@ def ahead_of(budget: Budget, books: Books, left: int, horizon: int, readings: Se
     spent = heaviest(budget, budget_usage(budget, books).charges)
 
     def used(more: int) -> Fraction:
-        return _used(budget, spent, [(more, readings)])
+        return budget.used(_with(budget, spent, [(more, readings)]))
 
     fitting = bisect_right(range(1, left + 1), Fraction(1), key=used)
     if any(min(map(other.used, readings)) > 1 for other in books.budgets if other.dataset == budget.dataset):
@@ -58,26 +59,39 @@ def ahead_of(budget: Budget, books: Books, left: int, horizon: int, readings: Se
     return Ahead(left, horizon, readings, fitting, used(left))
 
 
-def _used(budget: Budget, spent: list[tuple[int, Cost]], more: Sequence[tuple[int, Sequence[Cost]]]) -> Fraction:
-    """The used part of a budget with so many more periods, where all are read alike: epsilons count if all add up."""
-    return min(budget.used(Cost.sum([*spent, *((left, each[end]) for left, each in more)])) for end in (0, -1))
+def _with(budget: Budget, spent: list[tuple[int, Cost]], more: Sequence[tuple[int, Sequence[Cost]]]) -> Cost:
+    """What is spent with so many more periods, where all are read alike: epsilons count if all add up."""
+    sums = (Cost.sum([*spent, *((left, each[end]) for left, each in more)]) for end in (0, -1))
+    return min(sums, key=budget.used)
 
 
 def beside_others(budget: Budget, books: Books, own: Ahead, name: str, which: str) -> str:
     """The sentence on the periods of one report, as they are known here: where others have some left too, what all use
-    together comes first, which decides.
+    together comes first, which decides. What they cost comes last, to be added to that of reports not charged yet.
     """
     others, told = [each for other, _, each in reports_ahead(budget, books) if other != name], own.in_words(which)
     if others:
         told = f"{_together(budget, books, [own, *others])}; of this one {told}{_ALONE}"
-    return f"{told}; reports that were never charged are not counted" if own.fitting else told
+    told += "; reports that were never charged are not counted" if own.fitting else ""
+    return (
+        f"{told}; the periods left of this one cost {_of_total(budget, _with(budget, [], [(own.left, own.readings)]))}"
+    )
+
+
+def _of_total(budget: Budget, cost: Cost) -> str:
+    """A cost beside all that the budget holds: by the rhos, which add up for all, where it has a delta for them."""
+    name, part, of = ("rho", cost.rho, budget.rho) if budget.rho else ("epsilon", cost.epsilon, budget.total.epsilon)
+    delta = f", delta {number(cost.zcdp_delta)} of {number(budget.kept)}" if cost.zcdp_delta else ""
+    return f"{name} {number(part)} of the {number(of)} that the budget holds{delta}"
 
 
 def _together(budget: Budget, books: Books, reports: Sequence[Ahead]) -> str:
     spent = heaviest(budget, budget_usage(budget, books).charges)
-    used = _used(budget, spent, [(each.left, each.readings) for each in reports])
+    in_all = _with(budget, spent, [(each.left, each.readings) for each in reports])
+    used, stated = budget.used(in_all), budget.guarantee(in_all)
     refused = ", so some will be refused" if used > 1 else ""
-    return f"with all periods of all reports {float(used):.1%} would be used{refused}"
+    promise = f"epsilon {number(stated.epsilon)}, delta {number(stated.delta)}"
+    return f"with all periods of all reports {float(used):.1%} would be used ({promise}){refused}"
 
 
 def reports_ahead(budget: Budget, books: Books) -> Iterator[tuple[str, Entry, Ahead]]:

@@ -18,6 +18,7 @@ from private_topk.pipelines.budget.accounting import (
     heaviest,
     most,
     most_by_kind,
+    renewals_of,
 )
 from private_topk.pipelines.budget.ahead import reports_ahead
 from private_topk.pipelines.budget.composition import UNITS, Total, rounded_down
@@ -60,6 +61,7 @@ def statement(budget: Budget, books: Books, remaining: int | None = None, k: int
         "used": used,
         "binds": binds if used else None,
         "charges": len(found.charges),
+        **_over_all_periods(budget, books),
         **({"reports": ahead} if ahead else {}),
     }
 
@@ -74,6 +76,23 @@ def _over_all_windows(budget: Budget, books: Books) -> dict[str, Fraction]:
     largest_delta = max((entry.cost.delta for entry in charges), default=Fraction(0))
     spent = over_windows(most("user", charges), largest_delta) if charges else (Fraction(0), Fraction(0))
     return dict(zip(("epsilon", "delta"), spent, strict=True))
+
+
+def _over_all_periods(budget: Budget, books: Books) -> dict[str, Any]:
+    """What each period before the current one of a renewed budget has spent, and all together."""
+    *before, current = charges_by_period(budget, books)
+    if not before:
+        return {}
+    began = [budget.created, *(each.began for each in renewals_of(budget, books))]
+    earlier = [
+        {"number": number, "since": since, "charges": len(charges), "spent": _spent(budget, charges)}
+        for number, (since, charges) in enumerate(zip(began, before, strict=False), 1)
+    ]
+    return {"earlier_periods": earlier, "all_periods": _spent(budget, [*sum(before, []), *current])}
+
+
+def _spent(budget: Budget, charges: Sequence[Entry]) -> dict[str, Any]:
+    return _stated(budget, most_by_kind(budget.unit, charges))
 
 
 def _left(budget: Budget, sums: Sequence[Cost], releases: int = 1) -> dict[str, Fraction]:
@@ -127,9 +146,10 @@ def sentence(budget: Budget, books: Books) -> str:
     of_all = f"; together {in_numbers(everything)} for a user who is in all windows" if everything["epsilon"] else ""
     how = "by zCDP" if found["spent"]["accounting"] == "zcdp" else "added up"
     renewed = found["period"]["days"] is not None
-    period, all_periods = (
-        (f" in period {found['period']['number']},", f"; {of_periods(budget, books)}") if renewed else ("", "")
-    )
+    period = all_periods = ""
+    if renewed:
+        period = f" in period {found['period']['number']},"
+        all_periods = f"; those of all periods {in_numbers(found['all_periods'])}; {of_periods(budget, books)}"
     within = f": all that it lets through{' in one period' * renewed} stays within that"
     if found["used"] > 1:
         within = f", and it holds more than that, since more was adopted: {float(found['used']):.1%} is used"

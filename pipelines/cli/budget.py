@@ -11,7 +11,16 @@ from decimal import ROUND_FLOOR
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from private_topk.pipelines.budget.accounting import ADOPTED, Books, Budget, Entry, NoBudget, ledger_named, most
+from private_topk.pipelines.budget.accounting import (
+    ADOPTED,
+    Books,
+    Budget,
+    Entry,
+    NoBudget,
+    Renewal,
+    ledger_named,
+    most,
+)
 from private_topk.pipelines.budget.ahead import told_ahead
 from private_topk.pipelines.budget.composition import UNITS, check_windows
 from private_topk.pipelines.budget.statement import (
@@ -243,15 +252,25 @@ def _history(arguments: Namespace, others: list[str]) -> None:
         return
     rows = [_HEAD, *(list(map(_cell, _charge(entry).values())) for entry in books.charges)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    print(lines[0])
+    renewals = list(books.renewals)
+    for entry, line in zip(books.charges, lines[1:], strict=True):
+        for each in [each for each in renewals if each.dataset == entry.dataset and each.last_charge < entry.id]:
+            print(_renewed(each))
+            renewals.remove(each)
+        print(line)
+    for each in renewals:
+        print(_renewed(each))
     if any((cost := entry.cost).delta and cost == Cost(cost.epsilon, cost.delta) for entry in books.charges):
         print("rho of what is charged by epsilon and delta is that of any such release; its sheet may prove less")
     if any(entry.outcome == ADOPTED for entry in books.charges):
         print("adopted releases have the time of the adoption, and their manifests the day of the release")
-    for began in books.renewals:
-        days = began.length / timedelta(days=1)
-        print(f"renewed {began.began}: {began.dataset}, {began.unit}, for at least {days:g} days")
+
+
+def _renewed(renewal: Renewal) -> str:
+    days = renewal.length / timedelta(days=1)
+    return f"renewed {renewal.began}: {renewal.dataset}, {renewal.unit}, for at least {days:g} days"
 
 
 _HEAD = ["charged (UTC)", *"dataset unit report mechanism k windows epsilon rho delta key outcome".split()]
@@ -298,7 +317,7 @@ def _read(arguments: Namespace) -> Books:
 def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | None = None) -> list[str]:
     found = statement(budget, books, remaining, k)
     used, left, period = float(found["used"]), found["left"], found["period"]
-    charges = "1 charge" if found["charges"] == 1 else f"{found['charges']} charges"
+    charges = _charges(found["charges"])
     charges += f", limited by {found['binds']}" if found["binds"] and budget.total.delta else ""
     several = f", or several of rho {_floored(left['rho'])} in all; delta {_floored(left['delta'])} for single releases"
     one = f"one release of epsilon {_floored(left['epsilon'])}"
@@ -337,7 +356,15 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
     if period["days"] is not None:
         each = f"each of at least {period['days']:g} days: {of_periods(budget, books)}"
         lines.append(f"  period {period['number']}, since {period['since']}, {each}")
+        for one in found["earlier_periods"]:
+            told = f"spent {in_numbers(one['spent'])} by {_charges(one['charges'])}"
+            lines.append(f"  period {one['number']}, since {one['since']}: {told}")
+        lines.append(f"  all {period['number']} periods so far spent {in_numbers(found['all_periods'])}")
     return lines
+
+
+def _charges(number: int) -> str:
+    return "1 charge" if number == 1 else f"{number} charges"
 
 
 def _floored(value: Fraction | float) -> str:

@@ -75,7 +75,7 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
         else:
             report.dry_run(number, lambda *found: accepted.append(found))
     if not arguments.json:
-        unseen = "" if numbers else ": neither its rows nor its release key were looked at"
+        unseen = "" if numbers else ": its rows were not looked at"
         print(f"{arguments.file} is a valid report{unseen}", flush=True)
     for found in accepted:
         with report.pointing():

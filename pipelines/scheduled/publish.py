@@ -182,19 +182,28 @@ class ScheduledReport(Publications):
         return ""
 
     def _changes(self) -> Iterator[Fact]:
-        """What is asked otherwise than in the last publication. Raises InvalidArgument as every call would."""
+        """What is asked otherwise than in the last publication, and whether the key cannot be asked. Raises
+        InvalidArgument as every call would.
+        """
         with self.pointing():
+            key_id = known_key_id(ReleaseKey.parse(self.options(0)["release_key"]))
+            if key_id is None:
+                unchecked = ["a run can read it"]
+                if next(self._published(), None) is not None:
+                    unchecked.append("it is the key of what is published")
+                    unchecked += ["the ledger has all charges under it"] * (self.account is not None)
+                yield "key", f"not read here, so not checked: whether {', whether '.join(unchecked)}"
             if self._latest is not None:
                 first = self._keyless(0)
                 asked = manifest_of(first.question, columns=first.source.columns.by_role())
                 yield from self._since(asked, self._latest)
             if self.account is not None:
                 held_by(self.account, self.options(0))
-                self._check_adopted(known_key_id(ReleaseKey.parse(self.options(0)["release_key"])))
+                self._check_adopted(key_id)
 
     def prospects(self) -> Iterator[Fact]:
         """What is asked otherwise than in the last publication; what the ledger has of the periods, and says of the
-        next one. Reads the lists, and no row and no key.
+        next one. Reads the lists and, if it is here, the key; and no row.
 
         Raises InvalidArgument as the charge of that period would.
         """

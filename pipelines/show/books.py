@@ -11,7 +11,7 @@ from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.budget.statement import adopted, sentence
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.release.formats import RANKING_FORMATS
-from private_topk.pipelines.release.manifest import Manifest
+from private_topk.pipelines.release.manifest import MANIFEST, Manifest
 from private_topk.pipelines.release.promise import (
     apart,
     as_charged,
@@ -44,7 +44,7 @@ def with_books(
     Raises:
         InvalidArgument: the ledger knows nothing of it.
     """
-    manifest, files = report.manifest, all(place.lower().endswith(tuple(RANKING_FORMATS)) for place in places)
+    manifest, files = report.manifest, all(place.lower().endswith((*RANKING_FORMATS, MANIFEST)) for place in places)
     if ledger is None or manifest is None:  # each form says that it has none, or refuses it
         return report, () if files else ("", *not_shown(report))
     parts, books = report.parts or [manifest], Ledger(ledger).read()

@@ -14,6 +14,7 @@ from private_topk.pipelines.show.charts import bump_chart, count_bar, has_places
 from private_topk.pipelines.show.published import Listing, PublishedReport, share_starts
 from private_topk.pipelines.show.templates import STYLE, rendered
 from private_topk.pipelines.show.words import (
+    NO_RANKING,
     how_to_read,
     in_symbols,
     in_words,
@@ -39,7 +40,8 @@ def page(report: PublishedReport, links: Sequence[tuple[str, str]] = (), index: 
         index: the comparison of groups that have pages of their own, in place of the rankings.
     """
     groups = [] if index else [_of_a_group(name, listings) for name, listings in report.by_group().items()]
-    return rendered("page.html", title=report.title, links=links, index=index, groups=groups, **_shared(report))
+    told = {"title": report.title, "links": links, "index": index, "groups": groups, "no_ranking": NO_RANKING}
+    return rendered("page.html", **told, **_shared(report))
 
 
 def pages(report: PublishedReport, name: str) -> Iterator[tuple[str, str]]:

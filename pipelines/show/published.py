@@ -197,14 +197,13 @@ class PublishedReport:
     @property
     def title(self) -> str:
         """A title of one line, such as `Weekly top 50 of 30 groups, 2026-01-05 00:00 to 2026-07-06 00:00 UTC`."""
-        groups, windows = (
-            list(self.by_group()),
-            sorted({(listing.start, listing.end) for listing in self.listings() if listing.start and listing.end}),
-        )
+        groups = list(self.by_group())
+        every = () if self.manifest is None else self.manifest.windows  # where all rankings are lost
+        shown = {(each.start, each.end) for each in (self.listings() or every)}  # of a group, from when it was listed
+        windows = sorted((start, end) for start, end in shown if start and end)
         overall = self.manifest is not None and self.manifest.groups is not None and self.manifest.groups.overall
         several = f"{len(groups) - overall:,} groups{' and overall' if overall else ''}"
         of = "" if groups in ([], [None]) else f" of {groups[0] if len(groups) == 1 else several}"
-        shown = {(listing.start, listing.end) for listing in self.listings()}  # of a group, from when it was listed
         parts = [each for each in reversed(not_corrected(self.parts)) if shown & each.bounds()]
         asked = dict.fromkeys(each.k for each in parts) or [self.k]
         what = f"{_rhythm(windows)} top {' or '.join('items' if k is None else f'{k:,}' for k in asked)}".strip()

@@ -112,23 +112,28 @@ def _check_series(contents: Mapping[str, _Content]) -> None:
 
 
 def _files(path: str) -> tuple[list[str], list[str]]:
-    """Rankings, and of a folder also the manifests whose rankings are lost; and its rankings without a manifest."""
+    """Rankings, and manifests whose rankings are lost: of a folder, or by a name of either. And rankings of a folder
+    without a manifest.
+    """
     if path.lower().endswith(tuple(RANKING_FORMATS)) and exists(path):
         return [path], []
+    if path.endswith(MANIFEST) and exists(path):
+        rankings = [path.removesuffix(MANIFEST) + ending for ending in RANKING_FORMATS]
+        return [*filter(exists, rankings)] or [path], []
     if not exists(path) and is_local(path) and not os.path.isdir(path):
         raise InvalidArgument("", f"{verbatim(path)} does not exist", "check the path")
     with reached(path):
         paths = [file.path for folder in folders_of(path) for file in match_any(f"{folder}/*")]
     tables = [file for file in paths if file.lower().endswith(tuple(RANKING_FORMATS))]
     files = [file for file in tables if manifest_path(file) in paths]
+    owned = set(map(manifest_path, files))
+    files += [path for path in paths if path.endswith(MANIFEST) and path not in owned]
     if not files:
         raise InvalidArgument(
             "",
             f"{verbatim(path)} is no ranking",
             f"give a file that ends with one of {', '.join(RANKING_FORMATS)}, or a folder of them with their manifests",
         )
-    owned = set(map(manifest_path, files))
-    files += [path for path in paths if path.endswith(MANIFEST) and path not in owned]
     return files, [file for file in tables if manifest_path(file) not in owned and _is_ranking(file)]
 
 

@@ -34,6 +34,7 @@ NOT_PRIVATE = (
     "This ranking is not private. It was made for a test, without noise or with noise that anybody can "
     "take off, and must not be passed on."
 )
+NO_RANKING = "No ranking is here: what was published was taken away or is lost, and counts all the same."
 _NO_MANIFEST = "There is no manifest beside this ranking, so nothing can be said of what it promises."
 
 
@@ -459,8 +460,8 @@ def _of_each(names: Iterable[str | None]) -> str:
 def in_text(report: PublishedReport) -> Iterator[str]:
     """The lines: every window, then the guarantee and how to read it."""
     yield from report.tables()
-    if not report.rows and not report.lost:
-        yield "No item was released."
+    if not report.rows and (not report.lost or not report.listings()):
+        yield NO_RANKING if report.lost else "No item was released."
         yield ""
     promise = [*in_words(report), *filter(None, [in_symbols(report.manifest)])]
     for title, sentences in (("What it promises", promise), ("How to read it", how_to_read(report))):

@@ -22,6 +22,7 @@ from private_topk.pipelines.dry_run import fits
 from private_topk.pipelines.question import Question
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms.cost import Cost
+from private_topk.transforms.mechanisms.exact.accounting import epsilon_within
 from tests.databases import let_pass
 from tests.nightly import nightly_but
 from tests.pipelines.budget.support import weeks
@@ -188,9 +189,12 @@ def test_a_renewal_is_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> Non
     said = capsys.readouterr().out
     both = "a user in n periods is protected by n times the total, in the 2 so far by epsilon 4, delta 0"
     assert "0.0% used by 0 charges" in said and both in said, said
+    assert re.search(r"\n  period 1, since \S+: spent epsilon 0\.1, delta 0 by 1 charge\n", said), said
+    assert said.endswith("\n  all 2 periods so far spent epsilon 0.1, delta 0\n"), said
     books = Ledger(url).read()
     told = sentence(books.budgets[0], books)  # on the sheet and in the entry
-    assert told.endswith(f" So far in period 2, 0 charges have spent epsilon 0, delta 0, added up; {both}."), told
+    spent = "0 charges have spent epsilon 0, delta 0, added up; those of all periods epsilon 0.1, delta 0"
+    assert told.endswith(f" So far in period 2, {spent}; {both}."), told
     question = Question.of(1, "joint", ["tea"], epsilon=1, privacy_unit="user")
     quote = ChargeReceipt(2, None, "", Fraction(1, 2), Cost(Fraction(1)), only_rhos="; from then on")
     told = fits(Account(url, "plays"), quote, question)  # of a dry run
@@ -203,6 +207,30 @@ def test_a_renewal_is_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> Non
     assert set(found) == {"charges", "renewals"}
     [renewed] = found["renewals"]
     assert (renewed["privacy_unit"], renewed["days"]) == ("user", 365)
+    Ledger(url).charge(request("b", PURE))
+    assert main(["budget", "history", "--ledger", url]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert " a " in lines[1] and lines[2].startswith("renewed ") and " b " in lines[3], "in its place in time"
+
+
+def test_what_all_periods_have_spent_is_composed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """By rhos, which is less than the sum of what the periods have spent."""
+    ledger = Ledger(url := f"sqlite:///{tmp_path}/budget.db")
+    ledger.create(Budget.of("plays", 2, Fraction("1e-6"), unit="user"))
+    for name in ("first", "second"):
+        for number in range(10):
+            ledger.charge(request(f"{name}{number}", KINDS["exponential"]))
+        if name == "first":
+            let_pass(url, YEAR)
+            ledger.renew("plays", "user", YEAR)
+    assert main(["budget", "show", "--ledger", url, "--json"]) == 0
+    [found] = json.loads(capsys.readouterr().out)["budgets"]
+    [first] = found["earlier_periods"]
+    assert first["charges"] == 10 and first["spent"] == found["spent"]
+    rho = 20 * KINDS["exponential"].rho
+    assert found["all_periods"]["rho"] == pytest.approx(float(rho))
+    assert found["all_periods"]["epsilon"] == pytest.approx(float(epsilon_within(rho, Fraction("5e-7"))))
+    assert found["all_periods"]["epsilon"] < 2 * found["spent"]["epsilon"] and found["all_periods"]["delta"] == 5e-7
 
 
 def test_what_was_adopted_beyond_a_budget_counts_in_all_its_periods(tmp_path: Path) -> None:

@@ -251,11 +251,12 @@ def test_a_file_that_is_checked_is_told_what_its_ledger_says(folder: Path) -> No
     fits = f"the next one fits and costs {cost}; 50.0% of the user budget would be used\n"
     assert f"ledger   dataset heard, periods charged: 1; {fits}" in said
     assert "\nprivacy  with the next one: epsilon 2 for one user's rows in all windows" in said
-    never = "; reports that were never charged are not counted\n"
+    never = "; reports that were never charged are not counted; the periods left of this one cost epsilon 1.5 of the 2 "
+    never += "that the budget holds\n"
     fit = f"with them 100.0% of the user budget would be used, so they fit{never}"
     assert f"horizon  3 of 4 periods remain; {fit}" in said
     fit = "with them 137.5% of the user budget would be used, so 2 of them fit and 1 will be refused"
-    fit += never
+    fit += never.replace("1.5", "2.25")
     assert f"horizon  3 of 4 periods remain; {fit}" in (said := checked("epsilon: 2", "epsilon: 3", 2))
     little = (
         "ledger.dataset has too little budget: 1 of the periods left will be refused: take a smaller budget.epsilon"
@@ -316,7 +317,8 @@ def test_whoever_charges_the_budget_of_a_report_is_told_what_that_still_needs(fo
     told = said(f"report {folder}/other.yaml --dry-run")
     assert f"\nreports  {left}" in told
     alone, rest = ", if the others take nothing", "; reports that were never charged are not counted\n"
-    together = "with all periods of all reports 175.0% would be used, so some will be refused"
+    rest = f"{rest[:-1]}; the periods left of this one cost epsilon 0.1 of the 2 that the budget holds\n"
+    together = "with all periods of all reports 175.0% would be used (epsilon 3.5, delta 0), so some will be refused"
     assert told.count(f"{alone}\n") == 1 and told.count(f"{alone}{rest}") == 1
     assert f"\nhorizon  {together}; of this one 4 of 4 periods remain; with them " in told, told
     told = said(f"report {folder}/other.yaml --window-end 2026-01-12 --dry-run")
@@ -337,7 +339,7 @@ def test_a_report_whose_first_period_was_moved_has_its_new_periods_left(folder: 
     assert report(folder, "--backfill", "--until", "2026-01-19") == 0
     assert command("report", str(folder / "other.yaml"), *FIRST).status == 0
     (folder / "weekly.yaml").write_text(moved)
-    together = "with all periods of all reports 120.0% would be used, so some will be refused"
+    together = "with all periods of all reports 120.0% would be used (epsilon 3, delta 0), so some will be refused"
     charged = command("report", str(folder / "weekly.yaml"), "--window-end", "2026-01-26", "--quiet")
     assert charged.status == 0 and charged.err.count(f"ledger: {together}\n") == 1
     adopted = command("budget", "adopt", "--ledger", other, "--dataset", "heard", f"{folder}/out", f"{folder}/others")
@@ -865,6 +867,10 @@ def test_a_restored_ledger_is_noticed_in_the_next_horizon_too(folder: Path) -> N
     said = "has no charge of weekly/20260105T000000Z--20260112T000000Z, which is published"
     for words in (("--dry-run",), (*SECOND, "--dry-run"), SECOND):
         assert said in called(folder, *words, status=2).err
+    (folder / "key").rename(folder / "away")
+    unchecked = "can read it, whether it is the key of what is published, whether the ledger has all charges under it"
+    assert f"not read here, so not checked: whether a run {unchecked}\n" in called(folder, "--dry-run").out
+    (folder / "away").rename(folder / "key")
     assert main(["budget", "adopt", f"{folder}/out", *ledger]) == 0
     assert report(folder, *SECOND) == 0
 

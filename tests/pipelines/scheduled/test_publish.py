@@ -227,6 +227,7 @@ def test_a_horizon_that_no_longer_fits_is_told_before_the_charge(folder: Path) -
     (folder / "weekly.yaml").write_text(year)
     left = "1 of 2 periods remain after this run; with them "
     fit = f"{left}100.0% of the user budget would be used, so they fit; reports that were never charged are not counted"
+    fit += "; the periods left of this one cost epsilon 1 of the 2 that the budget holds"
     said = told(folder, *first, "--dry-run")
     assert f"{fit}\n" in said
     assert "out/weekly-2026-01-05.csv: can be written" in said
@@ -237,7 +238,8 @@ def test_a_horizon_that_no_longer_fits_is_told_before_the_charge(folder: Path) -
     assert ".csv: published before" in (said := told(folder, *first, "--dry-run"))
     assert f"{fit}\n" in said
     said = told(folder, *first, "--correction", "1", "--dry-run")
-    assert f"{left}150.0% of the user budget would be used, so none of them fits\n" in said and "can be written" in said
+    assert f"{left}150.0% of the user budget would be used, so none of them fits; the periods" in said
+    assert "can be written" in said
     assert f"{left}150.0%" in told(folder, *first, "--correction", "1")
     said = told(folder, "--window-end", "2026-01-19", status=2)
     assert "\n  adding up epsilon: 2 spent + 1 asked = 3, over 2\n" in said
@@ -441,13 +443,15 @@ def test_example_weekly_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 )
 @pytest.mark.parametrize("charged", [True, False])
 def test_a_check_reads_the_lists(folder: Path, name: str, content: str | None, message: str, charged: bool) -> None:
-    """And neither the key nor the rows, as it says."""
+    """And not the rows, as it says; nor a key that is not there."""
     text = f"{CHARGED if charged else CHARGED.partition('ledger:')[0]}groups:\n  column: land\n  file: groups.csv\n"
     (folder / "weekly.yaml").write_text(text)
     (folder / "groups.csv").write_text("land\nDE\n")
     for absent in ("key", "rows.csv"):
         (folder / absent).unlink()
-    assert "a valid report: neither its rows nor its release key were looked at\n" in called(folder, "--dry-run").out
+    said = called(folder, "--dry-run").out
+    assert "a valid report: its rows were not looked at\n" in said
+    assert re.search(r"^key +not read here, so not checked: whether a run can read it$", said, re.MULTILINE), said
     (folder / name).unlink() if content is None else (folder / name).write_text(content)
     said = called(folder, "--dry-run", status=2)
     assert message in said.err.replace(f"{folder}/", "") and "valid" not in said.out, said

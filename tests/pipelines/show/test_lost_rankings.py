@@ -65,6 +65,29 @@ def test_a_lost_correction_does_not_bring_back_what_it_corrects() -> None:
         assert "5.correction-1.manifest.json has no ranking beside it" in said
 
 
+def test_a_folder_without_a_ranking_has_every_form_of_its_manifests() -> None:
+    """Of a report that was taken down whole, an officer needs the sheet; also of one manifest by its name."""
+    for number in "57":
+        Path("days", f"{number}.csv").unlink()
+    nothing = "No ranking is here: what was published was taken away or is lost, and counts all the same."
+    lost = "5.manifest.json, 6.manifest.json, 7.manifest.json have no rankings beside them: what was published there is"
+    title, promise = "Daily top 2, 2026-01-05 00:00 to 2026-01-08 00:00 UTC", "epsilon 3"
+    for form in ("--sign-off", "--registry"):
+        done = command("show", "days", form)
+        said = " ".join(done.out.replace("#", "").split())
+        assert done.status == 0 and lost in said and title in said and promise in said, done
+    assert command("show", "days", "--html", "days.html").status == 0
+    for said in (shown("days"), " ".join(Path("days.html").read_text("utf-8").split())):
+        assert said.count(nothing) == 1 and lost in said and promise in said and "is no ranking" not in said, said
+    assert json.loads(command("show", "days", "--json").out)["rows"] == []
+    one = command("show", "days/6.manifest.json", "--sign-off")
+    assert one.status == 0 and SAID in " ".join(one.out.split()), one
+
+
+def test_a_manifest_by_its_name_has_the_ranking_beside_it() -> None:
+    assert shown("days/5.manifest.json") == shown("days/5.csv")
+
+
 def test_what_is_no_manifest_or_of_another_series_is_refused_by_name() -> None:
     whole = Path("days/6.manifest.json").read_text()
     for content, said in (

@@ -325,6 +325,27 @@ def test_whoever_charges_the_budget_of_a_report_is_told_what_that_still_needs(fo
     assert f"{left} them fit and 15 will be refused, if the others take nothing\n" in told
 
 
+def test_two_reports_are_added_up_before_the_first_charge(folder: Path) -> None:
+    """By the rhos that each dry run tells; once one is charged, the other is told the same of both, and the epsilon."""
+    text = CHARGED.replace("epsilon: 1", "epsilon: 1\n  delta: 1e-7\n  privacy_unit: user").replace("plays", "heard")
+    (folder / "weekly.yaml").write_text(text)
+    (folder / "other.yaml").write_text(text.replace("report: weekly", "report: other").replace("out/", "others/"))
+    account = f"--ledger sqlite:///{folder}/budget.db --dataset heard --privacy-unit user --epsilon 2 --delta 1e-6"
+    assert main(["budget", "create", *account.split()]) == 0
+    budget, rho = Ledger(f"sqlite:///{folder}/budget.db").budget("heard", "user"), Fraction(0)
+    for name in ("weekly", "other"):
+        said = command("report", str(folder / f"{name}.yaml"), "--dry-run").out
+        [(one, of)] = re.findall(r"the periods left of this one cost rho (\S+) of the (\S+) that", said)
+        rho += Fraction(one)
+    assert float(of) == pytest.approx(float(budget.rho), rel=1e-5)
+    assert report(folder, *FIRST) == 0
+    told = budget.guarantee(Cost(Fraction(9), Fraction(0), rho))
+    said = command("report", str(folder / "other.yaml"), "--dry-run").out
+    [(used, epsilon, delta)] = re.findall(r"all reports (\S+)% would be used \(epsilon (\S+), delta (\S+)\)", said)
+    assert float(used) == pytest.approx(100 * float(rho / budget.rho), abs=0.06)
+    assert float(epsilon) == pytest.approx(float(told.epsilon), rel=1e-4) and delta == "5e-07"
+
+
 def test_a_report_whose_first_period_was_moved_has_its_new_periods_left(folder: Path) -> None:
     """What was charged before is none of them, in the ledger and in one that is rebuilt; and no answer changes."""
     url, other = (f"sqlite:///{folder}/{name}.db" for name in ("budget", "rebuilt"))

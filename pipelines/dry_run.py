@@ -126,24 +126,11 @@ def promised(report: Report, manifest: Manifest, published: Iterable[Manifest], 
     """The promise as `show` will state it: of this run, as its manifest is known, and all that is published of its
     series.
     """
-    period = report.windows
     if manifest.privacy is None:
         return "none: this ranking is for a test"
-    bounds = [(None, None)] if period is None else [(each.start, each.end) for each in period.windows()]
-    windows = tuple(Window(start=start, end=end, returned=0) for start, end in bounds)
-    charges = list(charges)
-    published = [as_charged(*each) for each in charges_of(published, charges)]
-    own = msgspec.structs.replace(manifest, windows=windows, key_id=known_key_id(report.question.release.key))
+    period, published, charges = report.windows, list(published), list(charges)
+    others, own, too = _with_others(report, manifest, published, charges)
     again = manifest.release_id in {each.release_id for each in published} | {each.release_id for each in charges}
-    too = charged_too(charges, [*published, own])
-    both = any((each.release_id, each.key_id) == (own.release_id, own.key_id) for each in charges)
-    others = [
-        each
-        for each in published
-        if series_difference(each, manifest) is None
-        # Of one release the other key's is this run's to be, unless this one's is charged as well.
-        and (each.release_id != own.release_id or (both and each.key_id != own.key_id))
-    ]
     series = series_of([*others, own], too)
     before = series_of(others, too).privacy if others else series.privacy
     rises = before if before and not again and _more(series.privacy, before) else None
@@ -156,6 +143,32 @@ def promised(report: Report, manifest: Manifest, published: Iterable[Manifest], 
     if series.privacy is not None and not series.privacy.of_all_windows and period is not None:
         without += "; each further window costs a person who is in it as much again"
     return f"{promise(series)}{without}{room}{each}{'. ' if weak else ''}{weak}"
+
+
+def series_with(report: Report, published: Iterable[Manifest], charges: Iterable[Entry]) -> Manifest:
+    """The series of a run and all that is published of it, whose promise `promised` states."""
+    others, own, too = _with_others(report, report.manifest, published, list(charges))
+    return series_of([*others, own], too)
+
+
+def _with_others(
+    report: Report, manifest: Manifest, published: Iterable[Manifest], charges: Sequence[Entry]
+) -> tuple[list[Manifest], Manifest, list[Entry]]:
+    """What else is published of a run's series; its own manifest; and what was charged too."""
+    period = report.windows
+    bounds = [(None, None)] if period is None else [(each.start, each.end) for each in period.windows()]
+    windows = tuple(Window(start=start, end=end, returned=0) for start, end in bounds)
+    published = [as_charged(*each) for each in charges_of(published, charges)]
+    own = msgspec.structs.replace(manifest, windows=windows, key_id=known_key_id(report.question.release.key))
+    both = any((each.release_id, each.key_id) == (own.release_id, own.key_id) for each in charges)
+    others = [
+        each
+        for each in published
+        if series_difference(each, manifest) is None
+        # Of one release the other key's is this run's to be, unless this one's is charged as well.
+        and (each.release_id != own.release_id or (both and each.key_id != own.key_id))
+    ]
+    return others, own, charged_too(charges, [*published, own])
 
 
 def _more(privacy: PrivacyFacts | None, before: PrivacyFacts) -> bool:
@@ -187,6 +200,7 @@ def _ledger(report: Report) -> Iterator[Fact]:
         raise
     if quote.outcome is None:
         corrected = {each.release_id for each in report.corrects}
+        same = report.same_rows(request)
 
         def is_free_as(release_id: str) -> bool:
             release = replace(report.question.release, id=release_id)
@@ -196,13 +210,13 @@ def _ledger(report: Report) -> Iterator[Fact]:
             return False
 
         alike = [
-            f"; the rows are those of {each.release_id}, so only the noise and what is asked otherwise will differ"
-            if each.release_id in corrected
-            else f"; {each.release_id} has asked the same of the same rows: under that id it costs nothing"
+            f"{each.release_id} has asked the same of the same rows: under that id it costs nothing"
             for each in account.books.read(account.dataset).charges
-            if each.fingerprint == request.fingerprint and (each.release_id in corrected or is_free_as(each.release_id))
+            if each.fingerprint == request.fingerprint
+            and each.release_id not in corrected
+            and is_free_as(each.release_id)
         ]
-        told = f"{fits(account, quote, report.question)}{f'; {cheaper}' if cheaper else ''}{''.join(alike[-1:])}"
+        told = "; ".join(filter(None, (fits(account, quote, report.question), cheaper, same, *alike[-1:])))
         yield "ledger", f"dataset {account.dataset}: this run {told}"
         yield from reports(account, request, request.release_id)
         return

@@ -222,6 +222,18 @@ class Report:
         asked = {**request.parameters["asked"], HORIZON: msgspec.to_builtins(self.horizon)}
         return replace(request, parameters={**request.parameters, "asked": asked})
 
+    def same_rows(self, request: Request) -> str:
+        """That a correction which is not charged yet has the rows of what it corrects; or nothing."""
+        if self.account is None or not self.corrects:
+            return ""
+        books, corrected = self.account.books, {each.release_id for each in self.corrects}
+        if books.find(request.release_id, request.key_id):
+            return ""
+        charges = books.read(request.dataset).charges
+        same = [each for each in charges if each.release_id in corrected and each.fingerprint == request.fingerprint]
+        more = "so only the noise and what is asked otherwise will differ"
+        return f"the rows are those of {same[-1].release_id}, {more}" if same else ""
+
     def cheaper(self, request: Request) -> str:
         """That `peeling` would add less than half of what a chosen mechanism adds to the used budget, or would fit
         where that does not; or nothing.

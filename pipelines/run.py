@@ -27,6 +27,7 @@ from private_topk.pipelines.process import Interrupted, RunFailed, check_signals
 from private_topk.pipelines.progress import Health, followed, progress
 from private_topk.pipelines.release.describe import charge_of
 from private_topk.pipelines.release.input_record import InputRecord
+from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.release.store import sole_launcher
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run_state import RecordPublished, RunState
@@ -161,6 +162,7 @@ def run(
     show_exact_counters: bool = False,
     health: Health | None = None,
     once_checked: Callable[[], object] = lambda: None,
+    in_series: Callable[[], Manifest | None] = lambda: None,
 ) -> Done:
     """Run a report to its end: that of its input, or of its horizon.
 
@@ -170,6 +172,7 @@ def run(
         health: where the progress of a stream is written, every second.
         show_exact_counters: let the runner show exactly how many rows were dropped, which no epsilon covers.
         once_checked: is called when nothing is in the way, and before anything is charged; may raise InvalidArgument.
+        in_series: the series that this will be in, whose promise is told; None for a run that is one by itself.
 
     Raises:
         InvalidArgument: before anything was charged or started.
@@ -178,11 +181,12 @@ def run(
     """
     check(report, launch)
     once_checked()
+    series = in_series() or report.manifest
     files = report.sink.files(report.windows)
     with nullcontext() if report.source.bounded or not files else sole_launcher(files[0]):
         running = _Running(report, launch.listening() if report.source.live else launch, again)
         with running.ending(), running.pipeline(show_exact_counters) as pipeline:
-            with running.charged():
+            with running.charged(series):
                 return running.publish(pipeline, say, health)
 
 
@@ -219,14 +223,14 @@ class _Running:
             shutil.rmtree(pipeline.local_tempdir, ignore_errors=True)
 
     @contextmanager
-    def charged(self) -> Iterator[None]:
+    def charged(self, series: Manifest) -> Iterator[None]:
         """The charge to the report's account, if it has one, around what is run inside."""
         report, request = self._report, self._request
         if report.question.reason is not None:
             more = "" if self._finished else with_delta(report.question)
             print(f"mechanism: {report.question.mechanism_told()}{more}", file=sys.stderr)
         with level("warning"):
-            for sentence in () if self._finished else _told(report):
+            for sentence in () if self._finished else _told(report, series):
                 print(f"private-topk: {sentence}", file=sys.stderr)
         if request is None or report.account is None:
             yield
@@ -235,8 +239,8 @@ class _Running:
         if why is not None:  # told before the charge, since it cannot be put right after it
             rule = InvalidArgument(why.field, why.rule)
             tell_operator(f"if this run ends early, its charge stays and it cannot be finished: {rule}")
-        if cheaper := report.cheaper(request):
-            tell_operator(cheaper)
+        for told in filter(None, (report.same_rows(request), report.cheaper(request))):
+            tell_operator(told)
         check_signals()  # a library may have swallowed one
         self.asked = True
         # How to go on is told by this run, with what is published: the charge need not say it.
@@ -303,12 +307,12 @@ class _Running:
         return how_it_stands(self._report, self._again, self._before, told)
 
 
-def _told(report: Report) -> Iterator[str]:
+def _told(report: Report, series: Manifest) -> Iterator[str]:
     """What may not be meant of a report that is about to run, in sentences."""
-    privacy, period, asked = report.manifest.privacy, report.question.period, report.question.asked
+    privacy, period, asked = series.privacy, report.question.period, report.question.asked
     yield from padded(domain=asked.domain, groups=asked.groups and asked.groups.labels)
     if privacy is not None:
-        yield from weak_promise(privacy, report.manifest.all_windows)
+        yield from weak_promise(privacy, series.all_windows)
         yield from report.check_stated_groups()
     if period is not None and period.zone != "UTC" and report.source.may_lack_zone:  # whether one does is private
         yield f"times that have no zone are read as UTC, and windows are in {period.zone}"

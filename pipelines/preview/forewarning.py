@@ -25,7 +25,9 @@ from private_topk.pipelines.preview.solving import name_of_asked, noise_in
 from private_topk.pipelines.preview.words import named, of_one_ranking, short
 from private_topk.pipelines.process import level
 from private_topk.pipelines.question import Question
+from private_topk.transforms.composite import parts_of
 from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms.choice import choose, compared, noise_told, reach_of
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.metric import USERS
@@ -46,7 +48,8 @@ def forewarned(
 ) -> tuple[bool, str]:
     """Whether surely less than half of the top k is expected to be found, in any group; and in one line what is known.
 
-    Of groups, by the counts that each had; a declared shape that names none is that of every group.
+    Of groups, by the counts that each had; a declared shape that names none is that of every group, or of those that
+    were not published before.
 
     Args:
         like: the declared counts, as `expected_of` reads them.
@@ -66,7 +69,13 @@ def forewarned(
     declared = {} if like is None else _declared(question, like)
     counts = mechanism.guarantee.metric != "weights"
     published = _published_before(earlier, top_k, groups) if counts and (series or not declared) else {}
-    by_group = declared if len(published) < groups and declared else published
+    names = _names(top_k.groups) if published else []
+    published = {name: one for name, one in published.items() if name in names}
+    # Of a list of sizes nothing tells whose each is.
+    fitting = declared if "" in declared or names_a_file(like or "") else {}
+    new = {name: fitting.get(name, fitting.get("")) for name in names if name not in published}
+    rest = {name: one for name, one in new.items() if one is not None} if published else declared
+    by_group = {**rest, **published}
     looked: dict[str, Outlook] = {}
 
     def noise(group: str) -> bool:
@@ -75,7 +84,8 @@ def forewarned(
             looked[group] = outlook
         return outlook is not None and outlook.recall.high < NOISE
 
-    noisy = [] if top_k.k is None else noise_in(list(by_group), noise)
+    parts = [list(part) for part in (rest, published) if part and top_k.k is not None]
+    noisy = [group for part in parts for group in noise_in(part, noise)]
     not_known = {
         "without a k there is no top k to find": top_k.k is None,
         f"{mechanism.about.name} publishes no counts; {_ESTIMATES}": not (counts or declared),
@@ -86,19 +96,29 @@ def forewarned(
             return False, f"unknown: {why}{_of_a_named(question)}"
     worst = _worst({group: looked[group] for group in noisy or by_group if group in looked})
     judging = f"judging by {by_group[worst].summary()}, {short(looked[worst])}"
-    told = (
-        _outlook(top_k, declared[""]) if by_group is published and list(declared) == list(published) == [""] else None
-    )
+    told = _outlook(top_k, declared[""]) if list(declared) == list(published) == [""] else None
     if told is not None:
         fit = f"{100 * looked[''].recall.value:.0f}%"
         judging += f". From the declared counts {of_one_ranking(told)} was forecast, from the published counts {fit}"
     if len(by_group) > 1:
         judging = f"{len(noisy)} of {len(by_group)} groups ({named(noisy)}); " * bool(noisy) + f"the worst, {judging}"
-    if noisy and declared and by_group is published:
+    if {*noisy} & {*published} and len(declared) == groups:
         poor = noise_in(list(declared), lambda group: not _finds_enough(_outlook(top_k, declared[group])))
         judging += "" if poor else f". {_SUSPECT}"
     advice = "`private-topk preview` compares mechanisms and budgets, and spends nothing"
     return (True, f"close to noise: {judging}{_of_a_named(question)}. {advice}") if noisy else (False, judging)
+
+
+def _names(groups: Groups | None) -> list[str]:
+    """The groups as published rankings name them; "" where there are none."""
+    from private_topk.pipelines.release.formats import as_text  # loads Beam
+
+    names = [""] if groups is None else [str(groups.name(number)) for number in range(groups.size)]
+    for place, name in enumerate(names):
+        if name.startswith('["'):
+            with suppress(ValueError, TypeError):  # one column may hold such a text
+                names[place] = as_text(parts_of(name))
+    return names
 
 
 def _finds_enough(outlook: Outlook | None) -> bool:

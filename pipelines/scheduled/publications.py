@@ -301,14 +301,15 @@ class Publications(Periods):
     def _last(self, number: int, most: int) -> Manifest | None:
         """The last publication before one of a period, of so many periods; of a correction what it corrects."""
         last = number - (self._correction is None)
-        before = (file for files in self._before(number, most, last) for file in files[:1])  # one of a folder tells all
+        # One of a folder tells all.
+        before = (file for files in self._before(number, max(number - most, 0), last) for file in files[:1])
         return next((found for file in before if (found := pair_at(file).manifest) is not None), None)
 
-    def _before(self, number: int, most: int, last: int) -> Iterator[list[str]]:
+    def _before(self, number: int, least: int, last: int) -> Iterator[list[str]]:
         """The files of each publication before this one, the latest first: of the last of these periods, which is that
-        itself or the one before, back to so many before it; of each the corrections before what they correct.
+        itself or the one before, back to the least; of each the corrections before what they correct.
         """
-        for earlier in range(last, max(number - 1 - most, -1), -1):
+        for earlier in range(last, least - 1, -1):
             made = self._publications(earlier)
             published = [
                 self._files(each, earlier) for each in made if each.release_id(earlier) != self.release_id(number)

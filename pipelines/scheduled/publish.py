@@ -13,7 +13,7 @@ from private_topk.pipelines.budget.accounting import ADOPTED
 from private_topk.pipelines.budget.ahead import ahead_of, beside_others
 from private_topk.pipelines.budget.ledger import Account, tell_operator
 from private_topk.pipelines.budget.sharing import cost_of
-from private_topk.pipelines.dry_run import dry_run, fits, promised, reports
+from private_topk.pipelines.dry_run import dry_run, fits, promised, reports, series_with
 from private_topk.pipelines.files import open_file
 from private_topk.pipelines.preview.forewarning import forewarn
 from private_topk.pipelines.process import level
@@ -27,7 +27,7 @@ from private_topk.pipelines.run import Done, check_words, launch_of, reach_files
 from private_topk.pipelines.scheduled.periods import now
 from private_topk.pipelines.scheduled.publications import Fact, Publications, corrected_by
 from private_topk.pipelines.scheduled.state import KeptStep, NewAndCounted, SeriesState, forget, refused_state
-from private_topk.pipelines.show.words import in_numbers
+from private_topk.pipelines.show.words import in_numbers, weak_promise
 from private_topk.pipelines.sinks.sink import known_key_id
 from private_topk.pipelines.sources.domain import stand_ins
 from private_topk.pipelines.sources.source import Source
@@ -45,8 +45,6 @@ _NEARBY = 4
 class ScheduledReport(Publications):
     """The periods of a report file, to be checked and published."""
 
-    _known: str | None = None
-    """What was publicly known before the first period that this call has made."""
     unpaid = 0
     """How many of the periods left will be refused, as `prospects` has told."""
 
@@ -107,8 +105,15 @@ class ScheduledReport(Publications):
                     tell_operator(text)
             self.tell_lost(self.release_id(number))
 
+        def in_series() -> Manifest | None:
+            asked = report.manifest  # of a strong promise nothing is told, and nothing published is read for it
+            if asked.privacy is None or not (report.corrects or weak_promise(asked.privacy, asked.all_windows)):
+                return None
+            return series_with(report, self._published(), self._charges())
+
         with self.pointing():
-            return run(report, launch, "call the report again", None, exact_counters, once_checked=forewarn_and_tell)
+            again = "call the report again"
+            return run(report, launch, again, None, exact_counters, None, forewarn_and_tell, in_series)
 
     def _check_repeated(self, number: int) -> None:
         """Raise InvalidArgument, as a dry run does, where a published correction is asked for over other rows: whoever
@@ -399,16 +404,15 @@ class ScheduledReport(Publications):
         return KeptStep(state, number)
 
     def _forewarn(self, report: Report, number: int) -> str:
-        """What is publicly known of a period's quality, by the published counts of earlier ones before all else; of all
-        periods of one call what is known of the first. Prints a warning if it would be close to noise.
+        """What is publicly known of a period's quality, by the published counts of earlier ones before all else, also
+        of an earlier horizon. Prints a warning if it would be close to noise.
 
         A correction is not judged by what it corrects, whose input may have been wrong.
         """
-        if self._known is None:
-            before = (file for files in self._before(number, number, number - 1) for file in files)
-            who = f"{self.name}, {self.words(number)}"
-            self._known = forewarn(report.question, self.options(number), before, who, series=True)
-        return self._known
+        least = 0 if self.state is not None else -_NEARBY
+        before = (file for files in self._before(number, least, number - 1) for file in files)
+        who = f"{self.name}, {self.words(number)}"
+        return forewarn(report.question, self.options(number), before, who, series=True)
 
     def _since(self, asked: Manifest, last: Manifest | None) -> Iterator[Fact]:
         """What is otherwise than in the last publication: the question, the dataset that pays, and the key where it is

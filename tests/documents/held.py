@@ -179,6 +179,7 @@ def dirty_rows(world: World) -> None:
         "ed,tea,2026-01-05 10:00 -0130,",
         "ed,tea,05.01.2026,",
         "Monitor-1,tea,06.01.2026 11:01,",
+        "NULL,tea,06.01.2026 11:01,",
         "cy,tea,06.01.2026 11:02,Googlebot/2.1",
         " ,tea,06.01.2026 11:03,",
         "di,tea,25.10.2026 02:30,",
@@ -222,8 +223,9 @@ def dirty_rows(world: World) -> None:
 
 def one_spelling(world: World) -> None:
     rows = pl.read_parquet(world.folder / "plays.parquet")
-    weeks = {path.parent.name: pl.read_parquet(path) for path in world.folder.glob("plays/*/*.parquet")}
-    assert list(weeks["2025-12-29"]["time"]) == [datetime(2026, 1, 4, 23, tzinfo=UTC)] and len(weeks) == 2
+    weeks = {path.parts[-3:-1]: pl.read_parquet(path) for path in world.folder.glob("plays/*/*/*.parquet")}
+    assert list(weeks["2025-12-29", "country=DE"]["time"]) == [datetime(2026, 1, 4, 23, tzinfo=UTC)]
+    assert {each for _, each in weeks} == {f"country={each}" for each in rows["country"]} and len(weeks) == 6
     assert sum(map(len, weeks.values())) == len(rows)
     assert rows["user"].to_list().count("13") == BUSY
     rows = rows.filter(pl.col("user") != "13")
@@ -255,7 +257,7 @@ def one_spelling(world: World) -> None:
 
 
 OUTCOMES = """\
-raw.csv, rows, 29
+raw.csv, rows, 30
 latin.csv, rows, 2
 quoted.csv, rows, 1502
 raw.jsonl, rows, 14
@@ -271,12 +273,19 @@ raw.csv, monitor, 1
 raw.csv, no item, 1
 raw.csv, no time, 3
 raw.csv, no user, 1
+raw.csv, placeholder, 1
 raw.csv, there twice, 1
 raw.csv, time not in 2000 to 2100, 2
 raw.csv, unreadable line, 8
 raw.jsonl, kept without an agent, 4
 raw.jsonl, unreadable line, 10
 raw.parquet, there twice, 1501
+latin.csv, 2026-01-05, 1
+quoted.csv, 2026-01-05, 1502
+raw.avro, 2026-01-05, 1
+raw.csv, 2025-12-29, 1
+raw.csv, 2026-01-05, 10
+raw.jsonl, 2026-01-05, 4
 """
 CLEANING = [Held("import csv", "python", before=dirty_rows, says=f"^{OUTCOMES}$", after=one_spelling)]
 COMMAND_LINE = [

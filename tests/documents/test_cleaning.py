@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import re
+import subprocess
+import sys
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -60,6 +62,20 @@ def test_a_file_without_rows_or_without_the_names_stops_nothing(
     assert capsys.readouterr().out == f"x, rows, {len(rows)}\n"
     assert rows["item"].to_list() == [None] * len(rows) and rows["country"].to_list() == ["DE"] * len(rows)
     assert rows["unreadable"].to_list() == [not user for user in rows["user"]]
+
+
+@pytest.mark.parametrize("text", ["", "user,item,time,agent\n", "user,item,time,agent\n,,,\n"])
+def test_nothing_is_written_where_an_input_is_empty(tmp_path: Path, text: str) -> None:
+    """As of an export that failed."""
+    found = re.search(r"```python\n(.*?)```", (ROOT / "docs/cleaning.md").read_text("utf-8"), re.S)
+    assert found
+    only = 'rows = pl.concat([source(name, "DE", from_lines(name), "UTC", []) for name in ("empty.csv", "raw.csv")])\n'
+    script = re.sub(r"^rows = pl\.concat\(\n.*?^\)\n", only, found[1], flags=re.M | re.S)
+    (tmp_path / "empty.csv").write_text(text)
+    (tmp_path / "raw.csv").write_text("user,item,time,agent\nana,tea,2026-01-05,m\n")
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stderr == "no row is kept of empty.csv\n", done
+    assert not list(tmp_path.rglob("*.parquet"))
 
 
 def test_a_header_with_a_name_twice_is_refused(page: dict[str, Any], tmp_path: Path) -> None:

@@ -615,6 +615,29 @@ def test_a_correction_is_a_publication_of_its_own(folder: Path) -> None:
     assert all_files(folder)[f"{corrected}.csv"] == after[f"{corrected}.csv"] and len(charges(folder)) == 2
 
 
+def test_a_call_says_what_its_dry_run_does_before_its_charge(folder: Path) -> None:
+    """That a correction has the same rows; and how weak the promise is of all that is published, by then and later."""
+    url = f"sqlite:///{folder}/budget.db"
+    words = f"budget create --ledger {url} --dataset heard --epsilon 30 --privacy-unit user"
+    text = CHARGED.replace("epsilon: 1", "epsilon: 8\n  privacy_unit: user").replace("plays", "heard")
+    (folder / "weekly.yaml").write_text(text)
+    assert main(words.split()) == 0 and report(folder, *FIRST) == 0
+    rows = "the rows are those of weekly/20260105T000000Z--20260112T000000Z"
+    for asked, epsilon, same in (
+        ((*FIRST, "--correction", "1"), 10, rows),
+        ((*FIRST, "--correction", "2"), 12, f"{rows}/correction-1"),
+        (SECOND, 12, ""),
+    ):
+        dry, real = called(folder, *asked, "--dry-run").out, called(folder, *asked).err
+        for said in (dry, real):
+            assert re.findall(r"Epsilon (\S+) is a weak promise", said) == [str(epsilon)], said
+            assert said.count(f"{same}, so only the noise and what is asked otherwise will differ") == bool(same)
+        assert real.index(f"ledger: {same}") < real.index("charged")
+    with open(folder / "rows.csv", "a") as sink:
+        sink.write("late,item 1,2026-01-06\n")
+    assert "the rows are those" not in called(folder, *FIRST, "--correction", "3").err
+
+
 def test_a_correction_is_judged_by_earlier_periods_and_says_what_it_asks_otherwise(folder: Path) -> None:
     """By the latest publication of these, and not by what it corrects, whose input may have been wrong; its promise is
     of all that is published.

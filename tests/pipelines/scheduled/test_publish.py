@@ -147,14 +147,15 @@ def test_each_period_equals_that_window_of_one_batch_run(folder: Path) -> None:
         assert window["start"][:10] == name.removeprefix("weekly-").removesuffix(".csv")
 
 
-def test_noise_is_forecast_once_a_call_and_only_for_rows_that_are_there(folder: Path) -> None:
+def test_noise_is_forecast_for_each_period_and_only_for_rows_that_are_there(folder: Path) -> None:
     noisy = CHARGED.replace("epsilon: 1", "epsilon: 0.001") + "preview:\n  like: users=300,rank1=60%,rank3=30%\n"
     (folder / "weekly.yaml").write_text(noisy.replace("source:\n", "source:\n  success_file: _SUCCESS\n"))
     late = ["--backfill", "--until", "2026-01-26"]
     assert "close to noise" not in called(folder, *late, status=3).err, "who waits for rows is not warned at every call"
     (folder / "_SUCCESS").touch()
     said = called(folder, *late).err
-    assert said.count("close to noise") == 1 and said.index("close to noise") < said.index("charged")
+    named = re.findall("^weekly, (.*) to .*: close to noise", said, re.M)
+    assert named == ["2026-01-05", "2026-01-12", "2026-01-19"] and said.index("close to noise") < said.index("charged")
     assert len(outputs(folder)) == 3
     (folder / "weekly.yaml").write_text(noisy + "  on_noise: refuse\n")
     assert "refuses what is close to noise" in called(folder, "--backfill", "--until", "2026-02-02", status=2).err
@@ -205,6 +206,45 @@ def test_a_period_without_a_count_above_zero_says_that_the_next_is_noise(folder:
     assert "Most of this is noise" in command("report", folder / "weekly.yaml", *weeks[1]).out
     said = called(folder, *weeks[2], "--dry-run").out
     assert "close to noise" in said and "2026-01-12.csv: 3 noisy counts, none of them above 0, joint finds" in said
+
+
+def test_a_backfill_judges_a_period_by_the_one_that_it_has_just_published(folder: Path) -> None:
+    (folder / "weekly.yaml").write_text(WEEKLY.replace("epsilon: 1\n", "epsilon: 0.02\n  publish_counts: 0.4\n"))
+    said = called(folder, "--backfill", "--until", "2026-01-19").err
+    assert re.findall("^weekly, (.*) to .*: close to noise", said, re.M) == ["2026-01-12"], said
+
+
+def test_a_period_is_judged_by_one_of_an_earlier_horizon(folder: Path) -> None:
+    text = CHARGED.partition("ledger:")[0].replace("epsilon: 1\n", "epsilon: 9\n  publish_counts: 6\n")
+    text = text.replace("budget:\n", "budget:\n  privacy_unit: user\n")
+    (folder / "weekly.yaml").write_text(text)
+    assert report(folder, "--backfill", "--until", "2026-01-19") == 0
+    (folder / "weekly.yaml").write_text(text.replace("first: 2026-01-05", "first: 2026-01-26"))
+    for words in (("--window-end", "2026-02-02"), ()):
+        said = json.loads(called(folder, *words, "--dry-run", "--json").out)["recall"]
+        assert "weekly-2026-01-12.csv: 3 noisy counts" in said, said
+
+
+def test_a_new_group_leaves_the_others_judged_by_the_last_period(folder: Path) -> None:
+    """By `like` only what was not published; which then says nothing of the input of the others."""
+    head, *rows = (folder / "rows.csv").read_text().splitlines()
+    (folder / "rows.csv").write_text("\n".join([f"{head},country", *(f"{row},DE" for row in rows)]) + "\n")
+    text = WEEKLY.replace("epsilon: 1\n", "epsilon: 2\n  publish_counts: 1\n") + "groups:\n  file: countries.txt\n"
+    text = text + "  column: country\npreview:\n  like: users=1e6,rank1=40%,rank3=20%\n  on_noise: warn\n"
+
+    def told(countries: str) -> str:
+        (folder / "countries.txt").write_text(countries.replace(" ", "\n"))
+        return json.loads(called(folder, "--window-end", "2026-01-19", "--dry-run", "--json").out)["recall"]
+
+    (folder / "weekly.yaml").write_text(text)
+    assert "1,000,000 users" in told("DE FR")
+    assert report(folder, "--window-end", "2026-01-12") == 0
+    for countries, number in (("DE FR", 2), ("DE FR PL", 3), ("PL FR", 2)):
+        said = told(countries)
+        assert said.startswith(f"close to noise: 1 of {number} groups (FR); the worst, judging by "), said
+        assert "weekly-2026-01-05.csv: 3 noisy counts" in said and "may have been wrong" not in said
+    (folder / "weekly.yaml").write_text(text.replace("1e6", "1"))
+    assert told("DE FR PL").startswith("close to noise: 2 of 3 groups (PL, FR)")
 
 
 def test_a_horizon_that_no_longer_fits_is_told_before_the_charge(folder: Path) -> None:

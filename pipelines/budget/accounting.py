@@ -29,6 +29,8 @@ HORIZON = "horizon_ends"
 """The key, in what a question has asked, of the two ends of a report's horizon: a note, on which no answer depends."""
 
 _MAX_DIGITS = 60
+LEAST = Fraction(1, 10**6)
+"""The part of a total's epsilon up to which nothing fits: less is what the rounding of shares has left."""
 
 
 @dataclass(frozen=True)
@@ -425,7 +427,8 @@ def explain(budget: Budget, before: Cost, asked: Cost, after: Cost, fitting: str
     if budget.rho:
         under = f" (zCDP at epsilon {number(total.epsilon)}, delta {number(spare)})"
         lines.append(_sum("rho", before.rho, asked.rho, after.rho, budget.rho) + under)
-    lines.append(fitting or _remedy(budget.left(before).epsilon))
+    left = budget.left(before).epsilon
+    lines.append(fitting or _remedy(left if left > total.epsilon * LEAST else Fraction(0)))
     if after.adds_up or budget.rho or not before.adds_up:  # what was adopted fits in a period of its own only
         lines.append("`private-topk budget renew` begins a new period, in which the same people can lose as much again")
     else:

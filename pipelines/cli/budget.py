@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from private_topk.pipelines.budget.accounting import (
     ADOPTED,
+    LEAST,
     Books,
     Budget,
     Entry,
@@ -41,9 +42,6 @@ from private_topk.transforms.stated import number as shown
 
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.ledger import Ledger
-
-_LEAST = Fraction(1, 10**9)
-"""The part of a total that is worth a release: less is what the rounding of shares has left."""
 
 _EXAMPLES = {
     "": """examples:
@@ -321,7 +319,9 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
     charges += f", limited by {found['binds']}" if found["binds"] and budget.total.delta else ""
     several = f", or several of rho {_floored(left['rho'])} in all; delta {_floored(left['delta'])} for single releases"
     one = f"one release of epsilon {_floored(left['epsilon'])}"
-    fits = one if left["epsilon"] > found["total"]["epsilon"] * _LEAST else "nothing"
+    fits = f"{one}{several * bool(left['rho'])}"
+    if left["epsilon"] <= found["total"]["epsilon"] * LEAST:
+        fits = "nothing"
     by_rho = f"            by zCDP, from rho {shown(found['spent']['rho'])}; "
     by_rho += f"a page {ANOTHER_EPSILON}"
     ahead = told_ahead([budget], books)
@@ -332,7 +332,7 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
         f"  [{'#' * round(30 * min(used, 1)):<30}] {used:.1%} used by {charges}",
         f"  spent     {in_numbers(found['spent'])}",
         *([by_rho] if found["spent"]["accounting"] == "zcdp" else ()),
-        f"  fits now  {fits}{several if left['rho'] else ''}",
+        f"  fits now  {fits}",
         *([f"            {'; '.join(notes)}"] if notes else ()),
         *(f"  ahead     {printable(told)}" for told in ahead),
     ]

@@ -6,11 +6,12 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from private_topk.pipelines.cli.arguments import Command
 from private_topk.pipelines.cli.output import NOT_YET, once_done, print_json, report_error
-from private_topk.pipelines.process import Interrupted, RunFailed, received_signal
+from private_topk.pipelines.process import Interrupted, RunFailed, level, received_signal
 from private_topk.pipelines.scheduled.file import read_report
 from private_topk.pipelines.scheduled.periods import Periods, now
 from private_topk.pipelines.scheduled.schedule import in_zone
@@ -109,7 +110,7 @@ def _numbers(periods: Periods, arguments: Namespace) -> Sequence[int]:
         return (_number(periods, arguments),)
     if not (arguments.missed or arguments.backfill):
         return ()
-    until = now() if arguments.until is None else in_zone(arguments.until, periods.schedule.zone)
+    until = _until(periods, arguments)
     if until > now():
         raise InvalidArgument(
             "until",
@@ -117,6 +118,10 @@ def _numbers(periods: Periods, arguments: Namespace) -> Sequence[int]:
             "of a period that is not over, rows would still come",
         )
     return range(periods.schedule.ended(until))
+
+
+def _until(periods: Periods, arguments: Namespace) -> datetime:
+    return now() if arguments.until is None else in_zone(arguments.until, periods.schedule.zone)
 
 
 def _number(periods: Periods, arguments: Namespace) -> int:
@@ -175,9 +180,14 @@ def _tell_how_they_went(report: ScheduledReport, went: Sequence[str], arguments:
         raise RunFailed(told) if "failed" in went else refused(told)
     waiting = [report.words(number) for number, how in enumerate(went) if how == "not yet"]
     if waiting:
-        raise InputNotReady(
-            "", verbatim(f"{len(waiting)} of {len(went)} periods wait for their input: {', '.join(waiting)}")
-        )
+        rule = verbatim(f"{len(waiting)} of {len(went)} periods wait for their input: {', '.join(waiting)}")
+        raise InputNotReady("", rule, "without {quiet} this call says for what" if arguments.quiet else "")
+    if ended := report.schedule.over(_until(report, arguments)):
+        told = f"{report.name}: {ended}"
+        if arguments.backfill and set(went) <= _DONE:  # who alerts on a status has to learn it too
+            raise refused(told)
+        with level("warning"):
+            print(printable(told), file=sys.stderr, flush=True)
 
 
 def _went(report: ScheduledReport, number: int, of: int, arguments: Namespace) -> str:
@@ -203,11 +213,14 @@ def _went(report: ScheduledReport, number: int, of: int, arguments: Namespace) -
                 print(printable(told), file=sys.stderr if arguments.json else None, flush=True)
             return "missed"
         which = f"{report.name}, {report.words(number)}: backfill, period {number + 1} of {of}"
-        print(which, file=sys.stderr if arguments.json else None, flush=True)
+        if not arguments.quiet:  # what waits would be mailed at every call
+            print(which, file=sys.stderr if arguments.json else None, flush=True)
         return _BEFORE[not _publish(report, number, arguments)]
     except Exception as error:
         if received_signal() is not None:  # a signal, whatever error a library turned it into
             raise
+        if arguments.quiet and isinstance(error, InputNotReady):
+            return "not yet"
         status = report_error(error, about=f"private-topk: {report.words(number)}: ")
         return {NOT_YET: "not yet", InvalidArgument.status: "refused"}.get(status, "failed")
 

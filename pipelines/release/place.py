@@ -103,9 +103,11 @@ def what_lies(
     ranking, manifest = pair = pair_at(path)
     owner = _owner(path, manifest)
     if owner is not None:
-        remedy = f"it is the manifest of {verbatim(owner)}: give a name that differs in more than its ending"
-        why = InvalidArgument("output", f"{verbatim(manifest_path(path))} exists and is kept", remedy)
-        return Lying(path, "another release", pair=pair, why=why)
+        own = manifest is not None and manifest.release_id == release_id
+        remedy = "keep its ending" if own else "give a name that differs in more than its ending"
+        rule = f"{verbatim(manifest_path(path))} exists and is kept"
+        why = InvalidArgument("output", rule, f"it is the manifest of {verbatim(owner)}: {remedy}")
+        return Lying(path, "another release", release_id if own else "", pair=pair, why=why)
     if manifest is None and _id_in(path, ranking) == release_id:
         return Lying(path, "this release", release_id, 0, pair)
     if manifest is None or manifest.release_id != release_id:

@@ -152,12 +152,16 @@ class Publications(Periods):
             yield "gaps", f"{told}: {gone:,}, not counted; {more}"
 
     def check_windowing(self) -> None:
-        """Raise InvalidArgument if a published ranking of this report overlaps its periods and is none of them."""
+        """Raise InvalidArgument if a published ranking of this report overlaps its periods and is none of them, or the
+        last one has another ending.
+        """
         over = range(self.schedule.ended(now(), beyond=self.state is None))
         remedy = "give another series a name and places of its own"
         with self.pointing():
             lying = (place for number in reversed(over) for place in self._lying(Periods(self._file), number))
             last = next((place for place in lying if place.release), Lying("", "nothing"))
+            if last.why is not None and not last.replaceable:  # its own ranking, under another ending
+                raise last.why
             known = {corrected_by(last.release)}
             if self.account is None:
                 paths = {path for number in over for path in self._files(Periods(self._file), number)}
@@ -233,6 +237,8 @@ class Publications(Periods):
             if found is None:
                 return self._noted(name, {ReleaseKey.parse(options["release_key"]).key_id()})
             for each in found:
+                if each.why is not None and not each.replaceable:
+                    raise each.why
                 if each.why is not None:
                     rule = f"{verbatim(each.path)} exists and is kept, since it is not {verbatim(name)}"
                     raise InvalidArgument("output", rule, "move it, or change {output}")

@@ -26,6 +26,7 @@ from private_topk.pipelines.report import Report, check_shards, held_by, report_
 from private_topk.pipelines.run import Done, check_words, launch_of, reach_files, run
 from private_topk.pipelines.scheduled.periods import now
 from private_topk.pipelines.scheduled.publications import Fact, Publications, corrected_by
+from private_topk.pipelines.scheduled.schedule import NEXT
 from private_topk.pipelines.scheduled.state import KeptStep, NewAndCounted, SeriesState, forget, refused_state
 from private_topk.pipelines.show.words import in_numbers, weak_promise
 from private_topk.pipelines.sinks.sink import known_key_id
@@ -96,6 +97,8 @@ class ScheduledReport(Publications):
 
         def forewarn_and_tell() -> None:
             self._forewarn(report, number)
+            if self._correction is None and number + 1 == self.schedule.horizon:
+                self._tell(number, f"this is the last of the {number + 1} periods of its horizon: {NEXT}")
             for text in self._perhaps_lost(number):
                 self._tell(number, text)
             for _, text in self._since(report.manifest, self._last(number, _NEARBY)):
@@ -213,6 +216,8 @@ class ScheduledReport(Publications):
         Raises InvalidArgument as the charge of that period would.
         """
         account = self.account
+        if over := self.schedule.over(now()):
+            yield "ended", over
         yield from self._changes()
         yield from self.lacking()
         with self.pointing():

@@ -12,6 +12,7 @@ from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.calendar import UNITS, Steps, Unit, came_before
 
 _DAY = timedelta(days=1)
+NEXT = "decide on the next horizon (docs/operations.md), or stop these calls"
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,9 @@ class Schedule:
         if last == end:
             return after - 1
         if self.horizon == after:
-            raise ValueError(f"the last of the {self.horizon} periods of its horizon ends on {self.words(last)}")
+            raise ValueError(
+                f"the last of the {self.horizon} periods of its horizon ends on {self.words(last)}: {NEXT}"
+            )
         raise ValueError(f"periods end on {self.words(last)} and on {self.words(self._start(after + 1))}")
 
     def starting(self, start: datetime) -> int:
@@ -72,6 +75,13 @@ class Schedule:
     def ended(self, until: datetime, *, beyond: bool = False) -> int:
         """How many periods have ended at a moment: of the horizon, or also `beyond` it."""
         return self._started(until, None if beyond else self.horizon)
+
+    def over(self, until: datetime) -> str:
+        """That a period after the horizon has ended at a moment, and what to do; empty if none has."""
+        if self.horizon is None or self.ended(until, beyond=True) <= self.horizon:
+            return ""
+        end = self.words(self._start(self.horizon))
+        return f"the last of the {self.horizon} periods of its horizon ended on {end}: {NEXT}"
 
     def words(self, moment: datetime) -> str:
         """A moment as it is written in this schedule's time zone, unique among the starts of periods.

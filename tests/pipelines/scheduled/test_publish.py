@@ -41,8 +41,46 @@ def test_missed_periods_are_listed_and_caught_up(folder: Path) -> None:
     assert list(outputs(folder)) == ["weekly-2026-01-05.csv", "weekly-2026-01-12.csv", "weekly-2026-01-19.csv"]
     assert called(folder, "--missed", "--until", "2026-01-27").out == "weekly: nothing was missed\n"
     assert called(folder, "--backfill", "--until", "2026-01-27")[1:] == ("", "")
-    assert "weekly, 2026-01-26 to 2026-02-02: backfill, period 4 of 4\n" in called(folder, "--backfill", "--json").err
+    done = command("report", folder / "weekly.yaml", "--backfill", "--json")
+    assert "weekly, 2026-01-26 to 2026-02-02: backfill, period 4 of 4\n" in done.err
     assert len(outputs(folder)) == 4, "the horizon ends the report"
+
+
+def test_a_horizon_that_has_ended_is_told(folder: Path) -> None:
+    """By the call that publishes its last period, and by all once a later period has ended: cron mails it, and whoever
+    alerts on a status learns it.
+    """
+    (folder / "weekly.yaml").write_text(CHARGED.replace("horizon: 4", "horizon: 2"))
+    ended = "the last of the 2 periods of its horizon ended on 2026-01-19: decide on the next horizon"
+    last = "weekly, 2026-01-12 to 2026-01-19: this is the last of the 2 periods of its horizon: decide on"
+    assert "horizon" not in told(folder, "--window-end", "2026-01-12")
+    assert last in told(folder, "--backfill", "--until", "2026-01-25")
+    assert called(folder, "--backfill", "--until", "2026-01-25")[1:] == ("", ""), "no later period has ended"
+    for until in ((), ("--until", "2026-01-26")):
+        called_again = called(folder, "--backfill", *until, status=2)
+        assert called_again.err.startswith(f"private-topk: weekly: {ended}") and called_again.err.count("\n") == 1
+        assert called(folder, "--missed", *until).err.startswith(f"weekly: {ended}")
+    assert f" {ended}" in called(folder, "--dry-run").out
+    refused = called(folder, "--window-end", "2026-01-26", status=2).err
+    assert "the last of the 2 periods of its horizon ends on 2026-01-19: decide on the next horizon" in refused
+
+
+@pytest.mark.parametrize("place", ["out/{report}-{start}.csv", "out/\n  format: csv"])
+@pytest.mark.parametrize("charged", [True, False])
+def test_another_ending_in_mid_horizon_is_refused_with_its_reason(folder: Path, place: str, charged: bool) -> None:
+    """Before anything is published under it, so that the same file with the old ending goes on."""
+    text = CHARGED if charged else CHARGED.partition("ledger:")[0]
+    text = text.replace("out/{report}-{start}.csv", place)
+    (folder / "weekly.yaml").write_text(text)
+    assert report(folder, "--window-end", "2026-01-12") == 0
+    (folder / "weekly.yaml").write_text(text.replace("csv", "jsonl").replace("rows.jsonl", "rows.csv"))
+    for words in (["--dry-run"], ["--missed"], ["--backfill"], ["--window-end", "2026-01-19"]):
+        said = called(folder, *words, status=2)
+        assert not said.out and ": sink.output " in said.err and said.err.count("\n") == 1
+        assert "manifest.json exists and is kept: it is the manifest of " in said.err
+        assert said.err.endswith(".csv: keep its ending\n"), said.err
+    (folder / "weekly.yaml").write_text(text)
+    assert report(folder, "--window-end", "2026-01-19") == 0
 
 
 def test_a_signal_in_a_backfill_tells_what_the_call_had_published(
@@ -151,7 +189,11 @@ def test_noise_is_forecast_for_each_period_and_only_for_rows_that_are_there(fold
     noisy = CHARGED.replace("epsilon: 1", "epsilon: 0.001") + "preview:\n  like: users=300,rank1=60%,rank3=30%\n"
     (folder / "weekly.yaml").write_text(noisy.replace("source:\n", "source:\n  success_file: _SUCCESS\n"))
     late = ["--backfill", "--until", "2026-01-26"]
-    assert "close to noise" not in called(folder, *late, status=3).err, "who waits for rows is not warned at every call"
+    waits = "2026-01-05 to 2026-01-12, 2026-01-12 to 2026-01-19, 2026-01-19 to 2026-01-26"
+    waits = f"private-topk: 3 of 3 periods wait for their input: {waits}: without --quiet this call says for what\n"
+    assert called(folder, *late, status=3)[1:] == ("", waits), "one line, and no warning at every call"
+    loud = command("report", folder / "weekly.yaml", *late)
+    assert loud.err.count("_SUCCESS is not there yet") == 3 and loud.out.count("backfill, period") == 3
     (folder / "_SUCCESS").touch()
     said = called(folder, *late).err
     named = re.findall("^weekly, (.*) to .*: close to noise", said, re.M)

@@ -58,7 +58,7 @@ def test_calendar_lengths_keep_the_local_clock() -> None:
         ("2026-01-05", "the first period ends on 2026-01-12"),
         ("2020-01-01", "ends on 2026-01-12; for one of an earlier horizon call the file as it was then"),
         ("2026-01-20", "periods end on 2026-01-19 and on 2026-01-26"),
-        ("2026-06-01", "the last of the 5 periods of its horizon ends on 2026-02-09"),
+        ("2026-06-01", "the last of the 5 periods of its horizon ends on 2026-02-09: decide on the next horizon"),
     ],
 )
 def test_other_ends_are_refused_with_those_there_are(end: str, message: str) -> None:

@@ -245,8 +245,9 @@ def test_a_year_of_weekly_shares_fits_exactly(url: str) -> None:
             less = Cost(Fraction(fits), Fraction(0))
             assert ledger.quote(request("less", windows=weeks(1, 26), unit="user", cost=less)).used > Fraction(0.999)
     assert 0.999999 < used <= 1
-    with refused("", "adding up rho:", "asked =", ", over 0.0229348 (zCDP"):
+    with refused("", "adding up rho:", "asked =", ", over 0.0229348 (zCDP", "Nothing is left"):
         ledger.charge(request("week 53", float(share.epsilon), weeks(1, 52), unit="user"))
+    assert "  fits now  nothing\n" in command("budget", "show", "--ledger", url).out
     assert held.rho == rho_within(Fraction(1), Fraction("5e-7"))
 
 

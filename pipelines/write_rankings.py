@@ -19,9 +19,11 @@ from private_topk.pipelines.question import composition_of
 from private_topk.pipelines.registry import sink_of
 from private_topk.pipelines.release.adopting import manifests_in
 from private_topk.pipelines.release.describe import charge_of, manifest_of
+from private_topk.pipelines.release.formats import RANKING_FORMATS
 from private_topk.pipelines.release.manifest import Manifest, Publication
 from private_topk.pipelines.release.promise import cost_of_a_window
 from private_topk.pipelines.sinks import ToFile, ToFolder
+from private_topk.pipelines.sinks.files import windows_in
 from private_topk.pipelines.sinks.sink import about_the_output
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.release import Ranking, Release
@@ -44,8 +46,9 @@ class WriteRankings(beam.PTransform):
             folder, with / at its end, for a file of each window, as a stream needs.
         rank: the `PrivateTopK` whose rankings these are.
         request: what a ledger is charged for them. The manifest then names its dataset, and states its privacy unit.
-        corrects: the path of the ranking, or the folder, that this one corrects, which stays there: pages show this one
-            and count what both have cost. `output` is then another, such as top.correction-1.avro beside it.
+        corrects: the path of the ranking, or the folder, that this one corrects in all of its windows, and which stays
+            there: pages show this one and count what both have cost, and corrections before it. `output` is then
+            another, such as top.correction-1.avro beside it.
         format: of the files in a folder, by default avro.
         overwrite: replace what another release has published there, and its manifest, of which `budget adopt` then
             knows nothing.
@@ -85,7 +88,9 @@ class WriteRankings(beam.PTransform):
         if not isinstance(sink, ToFile | ToFolder):
             raise InvalidArgument("output", f"{verbatim(sink.uri)} must be a file or a folder")
         self._sink, self._rank = sink, rank
-        self.manifest = _manifest(rank, request, () if corrects is None else _published(corrects))
+        self.manifest = _manifest(rank, request)
+        if corrects is not None:
+            self.manifest = _manifest(rank, request, _corrected(corrects, self.manifest, rank.period))
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         sink, period, release = self._sink, self._rank.period, self._rank.release
@@ -164,17 +169,42 @@ def _drawn_by(rankings: beam.PCollection) -> set[PrivateTopK]:
     return found
 
 
-def _published(place: str | os.PathLike[str]) -> tuple[Publication, ...]:
-    """What a ranking or the rankings of a folder have cost, and those that they correct. Raises InvalidArgument."""
+def _corrected(place: str | os.PathLike[str], own: Manifest, period: Period | None) -> tuple[Publication, ...]:
+    """What the ranking at a place has cost, or the rankings of a folder, and the corrections of it beside.
+
+    Raises InvalidArgument if a correction of all of it would have another id or other windows, columns or groups.
+    """
+    path, id = os.fspath(place), own.release_id
+    is_file = path.lower().endswith(tuple(RANKING_FORMATS))
     try:
-        manifests = [each for each in manifests_in(os.fspath(place)) if each.private]
+        first = manifests_in(path)
+        beside = manifests_in(os.path.dirname(path) or ".") if is_file else first
     except InvalidArgument as error:
-        raise InvalidArgument("corrects", error.rule, error.remedy) from None
-    own = (Publication.of(str(each.release_id), cost_of_a_window(each)) for each in manifests)
-    return tuple(dict.fromkeys([*(one for each in manifests for one in each.corrects), *own]))
+        raise InvalidArgument("corrects", error.rule, "give the ranking that is corrected, or its folder") from None
+    if any(each.release_id == id and not each.corrects for each in first):
+        rule = f"{verbatim(path)} is of the same release {verbatim(id)}"
+        raise InvalidArgument("corrects", rule, "give the rank another id: its draw is another one, which costs")
+    names, windows = {each.release_id for each in first}, {(one.start, one.end) for one in windows_in(period)}
+    found: dict[str, list[Manifest]] = {}
+    for each in beside:
+        told = {one.release_id for one in each.corrects}
+        if (each.release_id in names or names & told) and each.release_id != id and id not in told:
+            found.setdefault(str(each.release_id), []).append(each)
+    for release_id, manifests in found.items():
+        same = {bounds for each in manifests for bounds in each.bounds()} == windows
+        if not same or any(_ranked(each) != _ranked(own) for each in manifests):
+            rule = f"{verbatim(path)} has other windows, groups or columns in {verbatim(release_id)}"
+            raise InvalidArgument("corrects", rule, "rank again all that it has: it is corrected as a whole")
+    told_costs = (one for manifests in found.values() for each in manifests for one in each.corrects)
+    costs = (Publication.of(id, cost_of_a_window(each[0])) for id, each in found.items() if each[0].private)
+    return tuple({one.release_id: one for one in (*told_costs, *costs)}.values())
 
 
-def _manifest(rank: PrivateTopK, request: Request | None, corrects: tuple[Publication, ...]) -> Manifest:
+def _ranked(manifest: Manifest) -> tuple[object, ...]:
+    return manifest.groups, manifest.names("item"), manifest.names("group"), manifest.privacy and manifest.privacy.unit
+
+
+def _manifest(rank: PrivateTopK, request: Request | None, corrects: tuple[Publication, ...] = ()) -> Manifest:
     several = {role: names for role, names in zip(("item", "group"), rank.columns, strict=True) if len(names) > 1}
     manifest = manifest_of(
         _Drawn(rank, "user-window" if request is None else request.unit),

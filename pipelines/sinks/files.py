@@ -140,7 +140,7 @@ class ToFolder(Sink):
         return _WriteWindows(_PublishDoFn(self, manifest, release.key, live), manifest.groups is not None)
 
     def files(self, period: Period | None) -> list[str]:
-        return [f"{self._root}/{window.label()}{self._ending}" for window in _windows(period)]
+        return [f"{self._root}/{window.label()}{self._ending}" for window in windows_in(period)]
 
     def path(self, rankings: Sequence[Ranking]) -> str:
         """The path of a window's ranking, such as out/20260105T000000Z--20260112T000000Z.avro."""
@@ -154,7 +154,7 @@ class ToFolder(Sink):
         return InputRecord(self._root, release, asked)
 
     def following(self, period: Period, release: Release) -> Callable[[], dict[str, float]]:
-        labels, own = {window.label() for window in _windows(period)}, dict[tuple[str, int], bool]()
+        labels, own = {window.label() for window in windows_in(period)}, dict[tuple[str, int], bool]()
 
         def published() -> dict[str, float]:
             try:
@@ -170,12 +170,12 @@ class ToFolder(Sink):
         return published
 
 
-def _windows(period: Period | None) -> list[WindowBounds]:
+def windows_in(period: Period | None) -> list[WindowBounds]:
     return [WindowBounds()] if period is None else list(period.windows())
 
 
 def _bounds(period: Period | None) -> list[Bounds]:
-    return [(window.start, window.end) for window in _windows(period)]
+    return [(window.start, window.end) for window in windows_in(period)]
 
 
 def _check_writable(output: str) -> None:

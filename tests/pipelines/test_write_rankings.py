@@ -157,8 +157,10 @@ def test_a_correction_is_shown_in_place_of_what_it_corrects_and_both_count(outpu
     corrected = output.replace("top.jsonl", "top.correction-1.jsonl") if output.endswith("l") else "tops/correction-1/"
     write(output, top())
     write(corrected, top("top/1/correction-1", epsilon=2.0), corrects=output)
-    third = corrected.replace("-1", "-2")
-    write(third, top("top/1/correction-2"), corrects=corrected)
+    third, before = corrected.replace("-1", "-2"), manifest_bytes()
+    write(third, top("top/1/correction-2"), corrects=output)  # by the first again, which the second corrects already
+    write(corrected, top("top/1/correction-1", epsilon=2.0), corrects=output)  # a repeat knows nothing of the third
+    assert before.items() <= manifest_bytes().items()
     shown = json.loads(command("show", "tops", "--json").out)
     assert {row["release_id"] for row in shown["rows"]} == {"top/1/correction-2"}
     assert shown["manifest"]["privacy"]["epsilon"] == 4
@@ -166,8 +168,25 @@ def test_a_correction_is_shown_in_place_of_what_it_corrects_and_both_count(outpu
     adopted = command("budget", "adopt", "tops", "--ledger", "sqlite:///again.db", "--dataset", "plays")
     assert adopted.status == 0, adopted
     assert sorted(each.cost.epsilon for each in Ledger("sqlite:///again.db").read().charges) == [1, 1, 2]
-    with refused("corrects", "has no manifest"):
-        WriteRankings("top.avro", top(), corrects="nothing.avro")
+
+
+def manifest_bytes() -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in Path("tops").rglob("*.manifest.json")}
+
+
+@pytest.mark.parametrize("output", ["tops/top.jsonl", "tops/"])
+def test_only_a_whole_ranking_is_corrected(output: str) -> None:
+    """By the windows, groups and columns of it, and under another id: pages leave out what is corrected."""
+    write(output, top())
+    day = Period.of("2026-01-06", "2026-01-07", "1d")
+    several = {"domain": [("a", "b")], "item": ["country", "title"], "k": 1}
+    for changed in ({"period": day}, {"groups": ["DE"]}, several):
+        with refused("corrects", "has other windows, groups or columns in top/1", "corrected as a whole"):
+            WriteRankings("new.avro", top("top/1/correction-1", **changed), corrects=output)
+    with refused("corrects", "is of the same release", "give the rank another id"):
+        WriteRankings("new.avro", top(epsilon=2.0), corrects=output)
+    with refused("corrects", "has no manifest", "give the ranking that is corrected"):
+        WriteRankings("new.avro", top("top/2"), corrects="nothing.avro")
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from private_topk.pipelines.report import Report
 from private_topk.pipelines.show.published import when
 from private_topk.pipelines.sources.columns import UNITS, Columns, Rows, block_of, texts_of, to_microseconds
 from private_topk.pipelines.sources.files import Files
-from private_topk.pipelines.sources.frame import Frame
+from private_topk.pipelines.sources.frame import Frame, count_unread
 from private_topk.runners import Line, say
 from private_topk.transforms.counters import (
     AboutUsers,
@@ -66,6 +66,7 @@ _MAX_LONG = 40
 _LATENESS = {"10s": 10, "1m": 60, "10m": 600, "1h": 3600, "6h": 21_600, "1d": 86_400}
 _LISTS = {"domain": "items outside the domain", "groups": "groups outside the list"}
 _ANOTHER_ENCODING = "are not in UTF-8"
+_SEVERAL = "that is not read: the column holds several types, make them one"
 _OTHER_ENCODING = "their encoding: they look like text of another one, such as UTF-8 read as latin-1"
 _OF_FILES = {
     _ANOTHER_ENCODING: " (of CSV files, --csv-encoding names another encoding)",
@@ -79,7 +80,8 @@ _MISREAD = "rows have a user or an item with signs of UTF-8 read as latin-1 or c
 _SIGNS = "[ÃÂ][\u0080-\u00bf" + bytes(range(0x80, 0xA0)).decode("cp1252", "ignore") + "]"
 """What becomes of two bytes of UTF-8."""
 _LOCAL = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9:.]+$"
-"""Texts that are times of day without a zone."""
+_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+"""Texts that are times of day without a zone; and dates, which lack one where windows have another than UTC."""
 _LETTERS = re.compile(r"((?<=9)T(?=9)|(?<=[9 ])(?:UTC|Z)$)|[^\W\d_]")
 """Letters of a text whose digits are 9; those that belong to a time are a group."""
 _KEPT, _NO_ROWS = "kept", "no rows"
@@ -252,7 +254,7 @@ class DataQuality:
         if users := _USERS.get(self.users.look()):
             yield f"  {users}"
         if self.lost.total() == self.total:
-            few = not exact and max(self.lost.values(), default=0) < _MIN
+            few = not exact and not self.in_memory and max(self.lost.values(), default=0) < _MIN
             yield f"  {NONE_LEFT}{'; --exact-counters also tells why of fewer than 100 rows' * few}"
         yield from self._days()
         if self.groups:
@@ -413,8 +415,12 @@ def _add(
         look.notes[uri, f"rows have no {name!r}"] += values.null_count
     if missing.get("unreadable"):
         _add_shapes(look, rows, columns, uri)
-        masks = [mask for name in columns.names() for mask in texts_of(rows.columns[name])[1]]
-        look.causes[uri, _ANOTHER_ENCODING] += max((pc.sum(mask).as_py() or 0 for mask in masks), default=0)
+        broken = [0]
+        for name in columns.names():
+            unread = count_unread(rows.columns[name]) if look.in_memory else 0
+            look.causes[uri, f"have an object in {name!r} {_SEVERAL}"] += unread
+            broken += (pc.sum(mask).as_py() - unread for mask in texts_of(rows.columns[name])[1])
+        look.causes[uri, _ANOTHER_ENCODING] += max(broken)
         for cause, count in rows.causes().items():
             look.causes[uri, cause] += count
     users = block["user"].cast(pa.large_string())
@@ -489,10 +495,11 @@ def _try_readings(look: DataQuality, rows: Rows, columns: Columns, uri: str, *, 
     """Count times without a zone, and unless all are inside the period, those that another reading has inside."""
     assert columns.time is not None and look.period is not None
     times, _ = texts_of(rows.columns[columns.time])
-    if pa.types.is_timestamp(times.type):
-        look.notes[uri, _NO_ZONE] += 0 if times.type.tz else len(times) - times.null_count
+    if pa.types.is_timestamp(times.type) or pa.types.is_date(times.type) and look.period.zone != "UTC":
+        look.notes[uri, _NO_ZONE] += 0 if getattr(times.type, "tz", None) else len(times) - times.null_count
     elif is_text(times.type):
-        look.notes[uri, _NO_ZONE] += pc.sum(pc.match_substring_regex(times, _LOCAL)).as_py() or 0
+        local = _LOCAL if look.period.zone == "UTC" else f"{_LOCAL}|{_DATE}"
+        look.notes[uri, _NO_ZONE] += pc.sum(pc.match_substring_regex(times, local)).as_py() or 0
     if all_inside:
         return
     read = {unit: to_microseconds(times, unit) for unit in UNITS}

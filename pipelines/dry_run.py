@@ -21,7 +21,7 @@ from private_topk.pipelines.release.manifest import Manifest, PrivacyFacts, Wind
 from private_topk.pipelines.release.promise import as_charged, charged_too, charges_of, series_of
 from private_topk.pipelines.release.store import check_sole_launcher
 from private_topk.pipelines.report import Report
-from private_topk.pipelines.run import check
+from private_topk.pipelines.run import check, zone_told
 from private_topk.pipelines.show.published import when
 from private_topk.pipelines.show.words import drawn_by, in_numbers, of_groups, promise, shared_by, weak_promise
 from private_topk.pipelines.sinks.sink import known_key_id
@@ -68,7 +68,7 @@ def dry_run(
     yield "domain", question.top_k.domain.summary()
     if manifest.groups is not None:
         yield "groups", "; ".join([of_groups(manifest.groups), *report.check_stated_groups()])
-    yield "windows", _windows(report)
+    yield "windows", "; ".join([_windows(report), *zone_told(report)])
     if mechanism := question.mechanism_told():
         yield "mechanism", f"{mechanism}{with_delta(question) if question.reason else ''}"
     score, k = question.top_k.score, question.top_k.k

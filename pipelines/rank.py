@@ -121,7 +121,7 @@ def _ask(
         group=_column("group", group, "groups", groups),
     )
     columns.check_apart(period)
-    frame = Frame(table_of(rows, columns), columns)
+    frame = Frame(table_of(rows, columns, period), columns)
     if groups is not None and len(columns.of("group")) == 1:
         check_digits("groups", kind_of(frame.table[columns.of("group")[0]].type), groups.labels)
     if len(items) == 1:
@@ -170,7 +170,7 @@ def rank(asked: _Asked) -> Rankings:
             makes an item of several columns: a list of them is then one of tuples, or a frame with these columns.
         time: with a period: the name of the column of times, by default "time". What its values mean is what they mean
             in a file (docs/formats.md): without a zone they are UTC. Where windows have another one, a column of such
-            timestamps is refused, and of a column of texts that is told on stderr.
+            timestamps or dates is refused, and of a column of texts that is told on stderr.
         time_unit: what a plain number in the time column counts since 1970 UTC: s, ms, us or ns. A column of numbers
             needs it; numbers written as text are seconds without it.
         period: the declared windows, such as `Period.of("2026-01-05", "2026-02-02", "7d")`, or of whole months by

@@ -309,11 +309,17 @@ class _Running:
 
 def _told(report: Report, series: Manifest) -> Iterator[str]:
     """What may not be meant of a report that is about to run, in sentences."""
-    privacy, period, asked = series.privacy, report.question.period, report.question.asked
+    privacy, asked = series.privacy, report.question.asked
     yield from padded(domain=asked.domain, groups=asked.groups and asked.groups.labels)
     if privacy is not None:
         yield from weak_promise(privacy, series.all_windows)
         yield from report.check_stated_groups()
+    yield from zone_told(report)
+
+
+def zone_told(report: Report) -> Iterator[str]:
+    """That times may lie in other windows than they are meant for, in a sentence, if they may."""
+    period = report.question.period
     if period is not None and period.zone != "UTC" and report.source.may_lack_zone:  # whether one does is private
         yield f"times that have no zone are read as UTC, and windows are in {period.zone}"
 

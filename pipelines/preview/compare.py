@@ -385,9 +385,9 @@ def preview(
             others, for groups 32 and 8; fewer where they are slow. Else the same call has the same preview: their key
             is fixed.
         tell: is called with the name of every mechanism before it is tried.
-        asked: fields as for `rank`: such as unknown_domain=True where the items are not public, or
-            groups_per_user, in how many groups of a window a user counts. Parameters are for those mechanisms that take
-            them.
+        unknown_domain: True where the items are not public.
+        groups_per_user: in how many groups of a window a user counts.
+        parameters: for those mechanisms that take them. All further arguments are as for `rank`.
 
     Raises:
         InvalidArgument: a number breaks its rule, none of the mechanisms applies, or `expected` holds rows, a name or

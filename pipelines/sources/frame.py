@@ -25,6 +25,7 @@ import apache_beam as beam
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 from polars import selectors
 
 from private_topk.pipelines.release.identity import fingerprint, identity_of, not_in_fingerprint
@@ -74,17 +75,7 @@ class Frame(Source):
         return ({name: self.table[name].type for name in self.table.column_names},)
 
     def check(self, period: Period | None) -> None:
-        """Raise InvalidArgument for times of no zone where windows have one; `table_of` has checked all else."""
-        name = self.columns.time
-        if period is None or name is None or period.zone == "UTC":
-            return
-        kind = self.table[name].type
-        if pa.types.is_date(kind) or pa.types.is_timestamp(kind) and kind.tz is None:
-            raise InvalidArgument(
-                "time",
-                verbatim(f"has no zone in column {name!r} and would be read as UTC, but windows are in {period.zone}"),
-                f'say the zone: .dt.tz_localize("{period.zone}") in pandas, .dt.replace_time_zone(...) in polars',
-            )
+        """`table_of` has checked all."""
 
     def check_runner(self, launch: Launch) -> None:
         if launch.remote or launch.name != "direct":
@@ -191,8 +182,8 @@ class _ReadDoFn(beam.DoFn):
 
 
 _SAY_HOW = "give a polars or pandas frame, an Arrow table or a DuckDB relation"
-_UNREADABLE = b"\xff"
-"""Not UTF-8, so that the row is dropped as unreadable, and counted."""
+_UNREADABLE, _NO_UTF_8 = b"\xff", b"\xfe"
+"""An object of another type, and a text or bytes. Not UTF-8, so that the row is dropped as unreadable, and counted."""
 _AS_TEXTS = [getattr(pl, name) for name in ("Categorical", "Enum", "Int128", "UInt128") if hasattr(pl, name)]
 """Types of polars that Arrow does not know, or reads otherwise."""
 _MANY = 100
@@ -202,11 +193,12 @@ _FINER = ("ns", "ps", "fs", "as")
 _T = TypeVar("_T")
 
 
-def table_of(rows: Any, columns: Columns) -> pa.Table:  # noqa: ANN401 - whatever holds a table
+def table_of(rows: Any, columns: Columns, period: Period | None = None) -> pa.Table:  # noqa: ANN401 - holds a table
     """The named columns of a table of any kind, checked: each is there once and has a type that can be read.
 
     Raises:
-        InvalidArgument: a column is missing or doubled, or has a wrong type. No value is shown.
+        InvalidArgument: a column is missing or doubled, has a wrong type, or has times of no zone where the windows of
+            the period have one. No value is shown.
     """
     if isinstance(rows, str | bytes):
         raise InvalidArgument(
@@ -235,7 +227,20 @@ def table_of(rows: Any, columns: Columns) -> pa.Table:  # noqa: ANN401 - whateve
             like = pa.float64() if kind is not None and kind.counts else pa.bool_()
             several = issubclass(misfit, list | tuple | set | np.ndarray)
             columns.check(role, name, pa.list_(pa.null()) if several else like, called=misfit.__name__)
+        if role == "time" and period is not None and period.zone != "UTC" and _lacks_zone(column):
+            raise InvalidArgument(
+                "time",
+                verbatim(f"has no zone in column {name!r} and would be read as UTC, but windows are in {period.zone}"),
+                f'say the zone: pandas.to_datetime(COLUMN).dt.tz_localize("{period.zone}"), or in polars '
+                f'.cast(pl.Datetime).dt.replace_time_zone("{period.zone}")',
+            )
     return pa.table({name: column.texts if isinstance(column, _Texts) else column for name, column in arrays.items()})
+
+
+def _lacks_zone(column: Any) -> bool:  # noqa: ANN401 - Arrow's, or `_Texts`
+    if isinstance(column, _Texts):
+        return column.lacks_zone()
+    return pa.types.is_date(column.type) or pa.types.is_timestamp(column.type) and column.type.tz is None
 
 
 def _made(make: Callable[[], _T]) -> _T:
@@ -302,6 +307,13 @@ class _Texts:
             return None
         return next((type(value) for value in self._values if not is_missing(value)), None)
 
+    def lacks_zone(self) -> bool:
+        """Whether it has 100 rows or more, and all objects that there are are dates or times without a zone."""
+        there = [value for value in self._values if not is_missing(value)] if len(self.texts) >= _MANY else []
+        return bool(there) and all(
+            isinstance(value, date | np.datetime64) and getattr(value, "tzinfo", None) is None for value in there
+        )
+
 
 def _can_mean(value: Any, meaning: Meaning) -> bool:  # noqa: ANN401
     if meaning == "label" and isinstance(value, Decimal):  # of which each value says whether it is whole
@@ -317,7 +329,12 @@ def _text(value: Any, is_label: bool) -> bytes | None:  # noqa: ANN401
             return None
         return label_of(value).encode() if is_label or isinstance(value, str | bytes) else _time_or_value(value)
     except Exception:  # such as an integer of more digits than Python writes, or a time zone of somebody's own
-        return _UNREADABLE
+        return _NO_UTF_8 if isinstance(value, str | bytes) else _UNREADABLE
+
+
+def count_unread(column: pa.Array) -> int:
+    """How many objects of a column of `Frame.rows` are of a type that is not read, as in a column of several types."""
+    return pc.sum(pc.equal(column, _UNREADABLE)).as_py() or 0 if pa.types.is_large_binary(column.type) else 0
 
 
 def _time_or_value(value: Any) -> bytes:  # noqa: ANN401

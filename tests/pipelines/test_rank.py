@@ -419,19 +419,30 @@ def test_invalid_input_of_rank_is_refused_by_its_argument(mistake: str) -> None:
     assert caught.value.field == field and message in str(caught.value) and SECRET not in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "dates"])
+@pytest.mark.parametrize("kind", ["pandas", "polars", "dates", "objects"])
 def test_times_of_no_zone_are_refused_where_windows_have_one(kind: str) -> None:
     """They were read as UTC, and rows of the last hours of a week counted in another one."""
     late = pl.DataFrame({"user": ["ann"], "item": ["tea"], "time": [datetime(2026, 1, 11, 23, 30)]})  # noqa: DTZ001
     rows: Any = late.with_columns(pl.col("time").cast(pl.Date)) if kind == "dates" else late
     rows = rows.to_pandas() if kind == "pandas" else rows
+    if kind == "objects":  # whose column has no type, so that a hundred rows have to be dates
+        rows = pd.DataFrame({"user": "ann", "item": "tea", "time": [None, *[date(2026, 1, 11)] * 99]})
     week: dict[str, Any] = {"start": "2026-01-05", "end": "2026-01-12", "window": "week"}
     asked: dict[str, Any] = {"k": 1, "epsilon": 1.0, "domain": ["tea", "cake"]}
     told = (
-        "has no zone in column 'time' and would be read as UTC, but windows are in Europe/Berlin: say the zone: .dt.tz"
+        "has no zone in column 'time' and would be read as UTC, but windows are in Europe/Berlin: say the zone: pandas."
     )
     with refused("time", told):
         rank(rows, **asked, period=Period.of(**week, time_zone="Europe/Berlin"))
+    if isinstance(rows, pl.DataFrame):
+        told_how: Any = rows.with_columns(pl.col("time").cast(pl.Datetime).dt.replace_time_zone("Europe/Berlin"))
+    else:
+        told_how = rows.assign(time=pd.to_datetime(rows.time).dt.tz_localize("Europe/Berlin"))
+    assert rank(told_how, **asked, period=Period.of(**week, time_zone="Europe/Berlin"))
+    if kind == "objects":
+        assert rank(rows, **asked, period=Period.of(**week))
+        mixed = rows.assign(time=["2026-01-11T10Z", *rows.time[1:]])
+        assert rank(mixed, **asked, period=Period.of(**week, time_zone="Europe/Berlin"))
     if kind == "polars":
         there = late.with_columns(pl.col("time").dt.replace_time_zone("Europe/Berlin"))
         assert rank(there, **asked, period=Period.of(**week, time_zone="America/New_York"))
@@ -441,12 +452,40 @@ def test_times_of_no_zone_are_refused_where_windows_have_one(kind: str) -> None:
 def test_texts_without_a_zone_are_said_to_be_utc_where_windows_have_one(capsys: pytest.CaptureFixture[str]) -> None:
     """Whichever they are: that some text lacks a zone is private, and each is read by itself."""
     zone, week = "Europe/Berlin", ("2026-01-05", "2026-01-12", "week")
-    for time_zone, text in ((zone, "2026-01-06 10:00"), (zone, "2026-01-06T10:00+01"), ("UTC", "")):
-        rows = pl.DataFrame({"user": ["ann"], "item": ["tea"], "time": [text]})
-        rank(rows, 1, Joint(1.0), ["tea"], period=Period.of(*week, time_zone=time_zone))
+    for time_zone, text in (
+        (zone, "2026-01-06 10:00"),
+        (zone, "2026-01-06T10:00+01"),
+        ("UTC", ""),
+        (zone, "2026-01-06"),
+    ):
+        rows = pl.DataFrame({"user": ["ann"] * 100, "item": ["tea"] * 100, "time": [text] * 100})
+        asked: dict[str, Any] = {"k": 1, "mechanism": Joint(1.0), "domain": ["tea"]}
+        asked["period"] = Period.of(*week, time_zone=time_zone)
+        rank(rows, **asked)
         said = f"times that have no zone are read as UTC, and windows are in {zone}\n"
         told = said in capsys.readouterr().err
         assert told == (time_zone != "UTC")
+        dry_run(rows, **asked, show_dropped_rows=True)
+        before = capsys.readouterr()
+        assert (f"; {said}" in before.out) == told, before.out
+        assert ("100 or more times have no zone: they are read as UTC" in before.err) == (told and "+" not in text)
+
+
+def test_objects_of_several_types_are_told_with_their_column(capsys: pytest.CaptureFixture[str]) -> None:
+    """They were said not to be in UTF-8, as half of a surrogate pair is not."""
+    for other, said in (
+        (1.0, "most of the unreadable rows have an object in 'user' that is not read: the column holds several types"),
+        ("\ud800", "most of the unreadable rows are not in UTF-8"),
+    ):
+        rows = pd.DataFrame({"user": pd.Series([1, other] * 150, dtype=object), "item": "tea"})
+        dry_run(rows, 1, Joint(1.0), ["tea"], show_dropped_rows=True)
+        told = capsys.readouterr().err
+        assert said in told and told.count("of the unreadable rows") == 1, told
+
+
+def test_a_table_of_no_row_is_not_told_of_an_option_of_files(capsys: pytest.CaptureFixture[str]) -> None:
+    dry_run(ROWS.head(0), 1, Joint(1.0), ITEMS, **NAMES, show_dropped_rows=True)
+    assert "no row is left: this is pure noise\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("source", ["file:missing.key", "env:NOPE"])

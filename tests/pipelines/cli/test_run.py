@@ -96,6 +96,7 @@ def test_times_that_may_lack_a_zone_are_told_to_be_utc_where_windows_have_one(fo
     assert run("--overwrite", input="zones.parquet", **{**week, **unit, "time_zone": "UTC"}).err == ""
     (folder / "zones.csv").write_text("user,item,time\nu,apple,2026-01-05T10:00:00Z\n")
     assert run("--overwrite", input="zones.csv", **week).err == told
+    assert f"; {told.partition(': ')[2]}" in run("--overwrite", "--dry-run", input="zones.csv", **week).out
     assert run("--overwrite", input="zones.csv", **{**week, "time_zone": "UTC"}).err == ""
 
 

@@ -524,7 +524,8 @@ _KNOWN = _section(
         "like",
         {
             command: f"{what}: an earlier ranking with noisy counts; a shape, as in items=1e6,users=1e6,rank1=4%,"
-            f"rank50=0.5%, which says what part of the users two items reach; or sample, the sample data{otherwise}"
+            f"rank50=0.5%, which says what part of the users of one window two items reach; or sample, the sample "
+            f"data{otherwise}"
             for command, what, otherwise in (
                 *(
                     (

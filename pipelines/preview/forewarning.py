@@ -40,7 +40,7 @@ _SUSPECT = (
     "By the declared counts it would be no noise, so the input of that last period may have been wrong: if it was, "
     "correct that period first, with `--correction`"
 )
-_ESTIMATES = "--like users=1e5,rank1=4%,rank20=0.5% (preview.like in a report) estimates it"
+_ESTIMATES = "--like {}users=1e5,rank1=4%,rank20=0.5% (preview.like in a report) estimates it"
 
 
 def forewarned(
@@ -86,10 +86,11 @@ def forewarned(
 
     parts = [list(part) for part in (rest, published) if part and top_k.k is not None]
     noisy = [group for part in parts for group in noise_in(part, noise)]
+    estimates = _ESTIMATES.format("" if top_k.domain.size else "items=1e5,")
     not_known = {
         "without a k there is no top k to find": top_k.k is None,
-        f"{mechanism.about.name} publishes no counts; {_ESTIMATES}": not (counts or declared),
-        f"no earlier ranking has noisy counts; {_ESTIMATES}": not looked,
+        f"{mechanism.about.name} publishes no counts; {estimates}": not (counts or declared),
+        f"no earlier ranking has noisy counts; {estimates}": not looked,
     }
     for why, applies in not_known.items():
         if applies:

@@ -285,13 +285,16 @@ class Manifest(QuestionFacts, frozen=True, kw_only=True):
         """What a user adds to an item, but for a mechanism that weighs users."""
         return USERS if self.amounts is None else Amounts(self.amounts.max_value, self.amounts.value_resolution)
 
-    @property
-    def leaves_rows_out(self) -> bool:
-        """Whether a bound may keep some rows of a user out of what is counted; one on amounts is told as their cap."""
+    def leaves_rows_out(self, of_groups: bool = True) -> bool:
+        """Whether a bound may keep some rows of a user out of what is counted; one on amounts is told as their cap.
+
+        Args:
+            of_groups: that on groups counts too, which keeps none out of the ranking of all rows.
+        """
         windows, groups = self.privacy and self.privacy.windows, self.groups
         of_windows = self.max_windows_per_user is not None and self.max_windows_per_user < (windows or math.inf)
-        of_groups = groups is not None and groups.per_user < (groups.number or math.inf)
-        return self.max_items_per_user is not None or of_windows or of_groups
+        bounded = of_groups and groups is not None and groups.per_user < (groups.number or math.inf)
+        return self.max_items_per_user is not None or of_windows or bounded
 
     def names(self, role: str) -> tuple[str, ...]:
         """The names of the columns of the ranking that have a role, item or group."""

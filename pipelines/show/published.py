@@ -17,6 +17,7 @@ from private_topk.pipelines.release.manifest import Manifest, Window
 from private_topk.pipelines.release.promise import not_corrected
 from private_topk.pipelines.show import certainty, noise
 from private_topk.transforms.errors import printable
+from private_topk.transforms.groups import OVERALL
 from private_topk.transforms.spec import TopK
 
 Rows = Sequence[Mapping[str, Any]]
@@ -211,11 +212,11 @@ class PublishedReport:
         what += of
         return f"{what}, {when(windows[0][0], max(end for _, end in windows), self.zone)}" if windows else what
 
-    @property
-    def leaves_rows_out(self) -> bool:
-        """Whether a bound may keep rows out of what is counted, in any window of the series."""
+    def leaves_rows_out(self, group: str | None = None) -> bool:
+        """Whether a bound may keep rows out of what is counted, in any window of the series; of one group, or all."""
         parts = self.parts or (() if self.manifest is None else (self.manifest,))
-        return any(part.leaves_rows_out for part in parts)
+        of_groups = group is None or {*group.split(", ")} != {OVERALL}
+        return any(part.leaves_rows_out(of_groups) for part in parts)
 
     @property
     def is_private(self) -> bool:
@@ -254,7 +255,7 @@ class PublishedReport:
                 self._steps,
                 judged.get(at[:2]),
                 helped,
-                self.leaves_rows_out,
+                self.leaves_rows_out(at[2]),
                 changed.get(at[0], ""),
                 at[0] in self.corrected,
             )

@@ -286,7 +286,7 @@ def how_to_read(report: PublishedReport) -> list[str]:
         "stands too high in one window may do so in all that follow.": drawn and several and series,
         "Noise is drawn anew in every window: an item that moves by a place or two from one window to the next may not "
         "have moved at all.": drawn and several and not series,
-        OF_KEPT_ROWS: report.leaves_rows_out and not counted,
+        OF_KEPT_ROWS: not counted and any(report.leaves_rows_out(group) for group in report.by_group()),
         "Counts have noise of their own and may be below zero. Where a range is shown, the count without noise lies in "
         f"it with a probability of at least 95%, for {_of_which(manifest)}. Counts of one ranking may have much of "
         "their noise in common, which sums and averages of them keep.": counted,

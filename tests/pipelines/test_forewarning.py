@@ -223,7 +223,7 @@ def test_weights_are_judged_by_a_shape(unit: str) -> None:
     assert forewarned(spec(1)) == (
         False,
         "unknown: weighted-gaussian publishes no counts; "
-        "--like users=1e5,rank1=4%,rank20=0.5% (preview.like in a report) estimates it",
+        "--like items=1e5,users=1e5,rank1=4%,rank20=0.5% (preview.like in a report) estimates it",
     )
     with pytest.raises(InvalidArgument, match="like must be a shape"):
         forewarned(spec(1), "sample")

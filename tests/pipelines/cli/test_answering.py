@@ -72,7 +72,8 @@ def test_people_are_told_local_times(folder: Path) -> None:
     assert "2026-03-28 00:00 to 2026-03-29 00:00 Europe/Berlin" in command("show", "local.csv").out
     ready = answer("run", "--input", "rows.csv", "--output", "other.csv", *ASKED, *WEEK, "--dry-run")
     assert ready["windows"] == (
-        "2, 2026-03-28 00:00+01:00 to 2026-03-30 00:00+02:00 Europe/Berlin, the first to 2026-03-29 00:00+01:00"
+        "2, 2026-03-28 00:00+01:00 to 2026-03-30 00:00+02:00 Europe/Berlin, the first to 2026-03-29 00:00+01:00; "
+        "times that have no zone are read as UTC, and windows are in Europe/Berlin"
     )
     assert set(ready) - {"report", "well_described"} == set(
         "ready input domain windows draw privacy release ledger output runner recall".split()
@@ -109,7 +110,10 @@ def test_a_report_and_its_budget(folder: Path) -> None:
     )
     asked = ["report", "report.yaml"]
     checked = answer(*asked, "--dry-run")
-    assert set(checked) == {"report", "well_described", "privacy", "ledger"} and checked["well_described"] is True
+    assert (
+        set(checked) == {"report", "well_described", "privacy", "recall", "ledger"}
+        and checked["well_described"] is True
+    )
     cost = "epsilon 1 added up, or rho 0.125 by zCDP"
     fits = f"the next one fits and costs {cost}; 50.0% of the user-window budget would be used"
     assert checked["ledger"] == f"dataset d, periods charged: 0; {fits}"

@@ -48,7 +48,7 @@ def test_a_preview_states_question_results_and_recommendation() -> None:
     said = preview(
         k=3, epsilon=1, delta=1e-6, mechanism="joint,cdp-peeling,restricted-normal", privacy_unit="user", horizon=10
     )
-    assert said.startswith("Expected: 200 items and 3,000 users, of whom ")
+    assert said.startswith("Expected in each window: 200 items and 3,000 users, of whom ")
     assert "Asked: the top 3 of 200 items, epsilon 1, delta 1e-06 in all, over 10 windows" in said
     assert "Not tried (they need --max-items-per-user): restricted-normal" in said
     assert "Take " in said

@@ -258,6 +258,10 @@ def test_counts_of_what_bounds_keep_are_not_said_to_be_those_of_all_rows(
         day = {"window": "1d", "from": first, "to": f"{first[:-1]}{int(first[-1]) + 1}", "output": f"s/{first}.csv"}
         assert command("run", *options(**asked, **day, **bound)).status == 0
     assert BEYOND in command("show", "s").out, "of a series that was bounded once"
+    groups = {"group_column": "land", "groups": "lands.txt", "overall": True}
+    assert command("run", *options(**asked, **groups, output="all.csv")).status == 0
+    for group, told in (("x", True), ("overall", False)):
+        assert (BEYOND in command("show", "all.csv", "--group", group).out) is told, "all rows have everybody's"
     bare = command("run", *options(**{**asked, "publish_counts": None}, max_items_per_user=1, output="bare.csv"))
     assert bare.status == 0 and BEYOND not in bare.out
     assert command("show", "bare.csv").out.replace("\n", " ").count("What a person has beyond the bounds") == 1

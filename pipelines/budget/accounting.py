@@ -430,7 +430,8 @@ def explain(budget: Budget, before: Cost, asked: Cost, after: Cost, fitting: str
     left = budget.left(before).epsilon
     lines.append(fitting or _remedy(left if left > total.epsilon * LEAST else Fraction(0)))
     if after.adds_up or budget.rho or not before.adds_up:  # what was adopted fits in a period of its own only
-        lines.append("`private-topk budget renew` begins a new period, in which the same people can lose as much again")
+        renewed = "`private-topk budget renew` begins a new period once the last one is over, in which the same people "
+        lines.append(f"{renewed}can lose as much again")
     else:
         lines.append(
             "This budget has no delta to spare for rhos: take a mechanism without a delta, or open one with it"

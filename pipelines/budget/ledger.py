@@ -268,9 +268,13 @@ class Ledger:
             if not budget.fits(spent):
                 what = verbatim(f"what dataset {budget.dataset} has spent")
                 if not spent.adds_up and not budget.rho:
-                    raise InvalidArgument("delta", f"must be given: of {what} only the rhos add up")
-                used = f"{float(budget.used(spent)):.1%}"
-                raise InvalidArgument("epsilon", f"must hold {what}, which is {used} of it", "give more")
+                    if not budget.total.delta:
+                        raise InvalidArgument("delta", f"must be given: of {what} only the rhos add up")
+                    rule = f"must be less than {{delta}}, whose rest pays for the sum: of {what} only the rhos add up"
+                    raise InvalidArgument("release_delta", rule, "leave it out, which keeps half")
+                used, full = budget.binding(spent)
+                field = "epsilon" if full != "delta" else "release_delta" if budget.total.delta else "delta"
+                raise InvalidArgument(field, f"must hold {what}, which is {float(used):.1%} of it", "give more")
             connection.add(replace(budget, created=_stamp(connection.now())))
 
     def budget(self, dataset: str, unit: str) -> Budget:

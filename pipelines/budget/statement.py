@@ -137,6 +137,20 @@ def _stated(budget: Budget, sums: Sequence[Cost]) -> dict[str, Any]:
     return {**largest_of, "rho": rho, "accounting": "basic" if added else "zcdp"}
 
 
+def limit(budget: Budget, books: Books) -> str:
+    """The budget as the promise of all that it is charged for."""
+    found = budget_usage(budget, books)
+    within = f": all that it lets through{' in one period' * (found.length is not None)} stays within that"
+    used = budget.used(Cost.sum(heaviest(budget, found.charges)))
+    if used > 1:
+        within = f", and it holds more than that, since more was adopted: {float(used):.1%} is used"
+    total = in_numbers({"epsilon": budget.total.epsilon, "delta": budget.total.delta})
+    return (
+        f"The ledger's budget of dataset {budget.dataset} is {total} for {UNITS[budget.unit]} "
+        f"(neighbours: {budget.neighbours}){within}."
+    )
+
+
 def sentence(budget: Budget, books: Books) -> str:
     """The budget with what all charges have spent of it so far, each as one guarantee."""
     found = statement(budget, books)
@@ -145,18 +159,12 @@ def sentence(budget: Budget, books: Books) -> str:
     everything = found.get("all_windows") or {"epsilon": 0}
     of_all = f"; together {in_numbers(everything)} for a user who is in all windows" if everything["epsilon"] else ""
     how = "by zCDP" if found["spent"]["accounting"] == "zcdp" else "added up"
-    renewed = found["period"]["days"] is not None
     period = all_periods = ""
-    if renewed:
+    if found["period"]["days"] is not None:
         period = f" in period {found['period']['number']},"
         all_periods = f"; those of all periods {in_numbers(found['all_periods'])}; {of_periods(budget, books)}"
-    within = f": all that it lets through{' in one period' * renewed} stays within that"
-    if found["used"] > 1:
-        within = f", and it holds more than that, since more was adopted: {float(found['used']):.1%} is used"
     return (
-        f"The ledger's budget of dataset {budget.dataset} is {in_numbers(found['total'])} for {UNITS[budget.unit]} "
-        f"(neighbours: {budget.neighbours}){within}. "
-        f"So far{period} {charges} spent{where} {in_numbers(found['spent'])}, "
+        f"{limit(budget, books)} So far{period} {charges} spent{where} {in_numbers(found['spent'])}, "
         f"{how}{of_all}{all_periods}."
     )
 

@@ -24,6 +24,7 @@ from private_topk.pipelines.budget.accounting import (
 )
 from private_topk.pipelines.budget.ahead import told_ahead
 from private_topk.pipelines.budget.composition import UNITS, check_windows
+from private_topk.pipelines.budget.rows import moment
 from private_topk.pipelines.budget.statement import (
     ANOTHER_EPSILON,
     adopted,
@@ -353,8 +354,13 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
             lines.append(f"  together  {in_numbers(found['all_windows'])} for a user who is in all windows")
     if told := adopted([entry for entry in books.charges if entry.dataset == budget.dataset]):
         lines.append(f"  adopted   {told}")
-    if period["days"] is not None:
-        each = f"each of at least {period['days']:g} days: {of_periods(budget, books)}"
+    if period["days"] is None:
+        until = "it may be renewed once the --period of its renewal, such as 365d, has passed since then"
+        lines.append(f"  period 1, since {period['since']}: {until}")
+    else:
+        over = moment(period["since"]) + timedelta(days=period["days"])
+        each = f"each of at least {period['days']:g} days, to be renewed from {over:%Y-%m-%dT%H:%M:%SZ} on: "
+        each += of_periods(budget, books)
         lines.append(f"  period {period['number']}, since {period['since']}, {each}")
         for one in found["earlier_periods"]:
             told = f"spent {in_numbers(one['spent'])} by {_charges(one['charges'])}"

@@ -196,15 +196,13 @@ def _went(report: ScheduledReport, number: int, of: int, arguments: Namespace) -
         withdrawn = report.is_withdrawn(number)
         if not withdrawn and report.published(number):
             return "published before"
-        if report.is_corrected(number):
-            told = f"{report.name}, {report.words(number)}: is not here, and its correction stands for it"
-            if not arguments.backfill:  # which cron would mail every time
+        corrected = report.is_corrected(number)
+        if withdrawn or corrected:
+            told = f"{report.name}, {report.words(number)}: {'withdrawn' if withdrawn else 'is not here'}"
+            told += ", and its correction stands for it" * corrected
+            if not arguments.backfill and (corrected or not arguments.json):  # which cron would mail every time
                 print(printable(told), file=sys.stderr if arguments.json else None, flush=True)
-            return "published before"
-        if withdrawn:
-            if not (arguments.backfill or arguments.json):
-                print(f"{report.name}, {report.words(number)}: withdrawn", flush=True)
-            return "withdrawn"
+            return "withdrawn" if withdrawn else "published before"
         if not arguments.backfill:
             what = report.prospect(number)
             if what or not arguments.json:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from private_topk.pipelines.budget.accounting import OF_A_LOST_LEDGER, Books, Entry, ledger_named
 from private_topk.pipelines.budget.ledger import Ledger
-from private_topk.pipelines.budget.statement import adopted, sentence
+from private_topk.pipelines.budget.statement import adopted, limit, sentence
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.release.formats import RANKING_FORMATS
 from private_topk.pipelines.release.manifest import MANIFEST, Manifest
@@ -62,7 +62,9 @@ def with_books(
         remedy = f"{_CHARGED}; if that is lost, `private-topk budget adopt {printable(command)}` charges this one"
         raise InvalidArgument("ledger", f"knows nothing of {verbatim(lacking[0])}", literal(remedy))
     charges = [each for each in books.charges if each.dataset in datasets]
-    report = replace(report, disputed=tuple(disputed(otherwise)), adopted=adopted(charges))
+    budgets = [budget for budget in books.budgets if budget.dataset in datasets]
+    limits = tuple(limit(budget, books) for budget in budgets)
+    report = replace(report, disputed=tuple(disputed(otherwise)), adopted=adopted(charges), limits=limits)
     if files and manifest.privacy is not None and not manifest.privacy.of_all_windows:
         starts, ends = Windows.at(manifest.bounds()).bounds()
         shown = starts.min(keepdims=True), ends.max(keepdims=True)
@@ -74,7 +76,7 @@ def with_books(
         whole, told_by = series_of(parts, lost), with_charged(parts, lost)
         of_a_user = None if lost else report.rankings_of_a_user
         report = replace(report, manifest=whole, parts=told_by, rankings_of_a_user=of_a_user)
-    of_each = " ".join(sentence(budget, books) for budget in books.budgets if budget.dataset in datasets)
+    of_each = " ".join(sentence(budget, books) for budget in budgets)
     why = ", of which no manifest is here: these numbers count that"
     return report, (of_each, *named(lost, why), *report.disputed, *apart(lacking, datasets))
 

@@ -146,6 +146,7 @@ class PublishedReport:
         charged: how much else of it the numbers count that a ledger has charged; None where no ledger was asked.
         disputed: the sentence on what that has charged otherwise than the manifests state.
         adopted: the sentence on what that may lack, having been lost.
+        limits: the sentences on the budgets there, within which all that is charged stays.
         judged: how many rankings, the newest first, may be looked at for whether most of each is noise.
     """
 
@@ -161,6 +162,7 @@ class PublishedReport:
     charged: int | None = None
     disputed: Sequence[str] = ()
     adopted: str = ""
+    limits: Sequence[str] = ()
     judged: int = noise.MAX_RANKINGS
 
     @property

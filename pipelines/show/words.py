@@ -70,7 +70,7 @@ def in_words(report: PublishedReport) -> list[str]:
         "Windows, parameters and the list of items, if there is one, are public and not protected. Whatever else is "
         "published of the same people adds to these numbers."
     )
-    return sentences
+    return [*sentences, *report.limits]
 
 
 def weak_promise(privacy: BudgetFacts, everything: BudgetFacts | None = None) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from urllib.parse import quote
@@ -191,6 +192,18 @@ def test_a_budget_that_holds_less_than_was_spent_is_not_opened(url: str) -> None
     ledger.create(budget("0.5"))
 
 
+def test_a_budget_whose_part_for_releases_holds_less_than_was_spent_is_not_opened(url: str) -> None:
+    ledger, delta = Ledger(url), Fraction("1e-7")
+    ledger.create(budget("2", "1e-6", unit="user"))
+    ledger.charge(request("a", unit="user", cost=Cost(Fraction(1, 10), delta, Fraction(1, 200), delta)))
+    spent = "must hold what dataset plays has spent, which is 1000.0% of it"
+    with refused("release_delta", spent):
+        ledger.create(replace(budget("2"), total=Total(Fraction(2), Fraction("1e-6"), Fraction("1e-8"))))
+    with refused("delta", "must hold what dataset plays has spent"):
+        ledger.create(budget("2"))
+    ledger.create(budget("2", "1e-6"))
+
+
 def test_nothing_is_left_of_a_budget_whose_delta_was_adopted_away() -> None:
     """Though its epsilon and its rho are hardly touched."""
     spent = Cost(Fraction(1, 10), Fraction(2, 10**6), Fraction(1, 800), Fraction(2, 10**6))
@@ -203,6 +216,9 @@ def test_gaussian_charges_need_a_budget_with_a_delta(url: str) -> None:
     ledger.charge(request("a", unit="user", cost=Cost.gaussian(Fraction(1, 10), Fraction(1, 10**7))))
     with refused("delta", "must be given: of what dataset plays has spent only the rhos add up"):
         ledger.create(budget("1000"))
+    total = Total(Fraction(2), Fraction("1e-6"), Fraction("1e-6"))
+    with refused("release_delta", "must be less than", "of what dataset plays has spent only the rhos add up"):
+        ledger.create(replace(budget("2", "1e-6"), total=total))
     ledger.create(budget("2", "1e-6"))
 
 

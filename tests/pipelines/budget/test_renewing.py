@@ -16,6 +16,7 @@ import pytest
 
 from private_topk.pipelines.budget.accounting import Budget, budget_usage
 from private_topk.pipelines.budget.ledger import Account, ChargeReceipt, Ledger, Request
+from private_topk.pipelines.budget.rows import moment
 from private_topk.pipelines.budget.statement import sentence
 from private_topk.pipelines.cli import main
 from private_topk.pipelines.dry_run import fits
@@ -184,11 +185,20 @@ def test_a_renewal_is_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> Non
     Ledger(url).charge(request("a", PURE))
     assert main(["budget", "renew", *given, "--period", "365d"]) == 2
     assert "--period is not over: it began on" in capsys.readouterr().err
+    assert main(["budget", "show", *given[:4]]) == 0
+    first = (
+        r"\n  period 1, since \S+Z: it may be renewed once the --period of its renewal, such as 365d, has passed since"
+    )
+    assert re.search(first, capsys.readouterr().out)
     let_pass(url, YEAR)
     assert main(["budget", "renew", *given[:4], "--period", "365d"]) == 0  # the only one that there is
     said = capsys.readouterr().out
     both = "a user in n periods is protected by n times the total, in the 2 so far by epsilon 4, delta 0"
     assert "0.0% used by 0 charges" in said and both in said, said
+    [(since, until)] = re.findall(
+        r"  period 2, since (\S+), each of at least 365 days, to be renewed from (\S+) on: ", said
+    )
+    assert moment(until) - moment(since) == YEAR
     assert re.search(r"\n  period 1, since \S+: spent epsilon 0\.1, delta 0 by 1 charge\n", said), said
     assert said.endswith("\n  all 2 periods so far spent epsilon 0.1, delta 0\n"), said
     books = Ledger(url).read()

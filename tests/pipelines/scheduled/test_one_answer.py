@@ -461,10 +461,10 @@ def test_another_privacy_unit_in_the_middle_of_a_horizon_is_told_as_that(folder:
             "weekly.yaml:15: budget.privacy_unit must be user-window, as in the budget of dataset plays and its" in said
         )
         assert (
-            ", got user: give user-window; another unit is another promise, and charged to both budgets: open one"
+            ", got user: give user-window; another unit is another promise, and its budget is only opened where it"
             in said
         )
-        assert "--dataset plays --epsilon 1 --privacy-unit user`, or with more epsilon" in said
+        assert "has spent: with more epsilon than is asked here" in said and "budget create" not in said
         assert len(charges(folder)) == 1
 
 
@@ -814,7 +814,13 @@ def test_what_was_withdrawn_is_not_drawn_again_and_counts(folder: Path, charged:
     assert [each["outcome"] for each in document["periods"]] == ["withdrawn", "published before"]
     assert report(folder, *FIRST, "--correction", "1") == 0
     stays()
-    assert f"{who}is not here, and its correction stands for it\n" in told(folder, "--missed", *over)
+    (folder / RANKING).write_bytes(first)
+    said = called(folder, "--missed", *over)
+    assert "is not here" not in said.out and f"{folder}/{RANKING} is still there: take it away" in said.err
+    (folder / RANKING).unlink()
+    assert f"{who}withdrawn, and its correction stands for it\n" in told(folder, "--missed", *over)
+    document = json.loads(called(folder, "--missed", *over, "--json").out)
+    assert document["periods"][0]["outcome"] == "withdrawn"
     (folder / "key").write_text("another key of enough bytes")
     stays()
     (folder / "key").write_text("a key of enough bytes")

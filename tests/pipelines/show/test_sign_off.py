@@ -349,7 +349,7 @@ def test_a_release_that_two_have_drawn_counts_twice(corrected: bool, same_key: b
 
 
 def test_every_form_counts_what_a_ledger_alone_still_knows_and_says_where_none_is_asked(tmp_path: Path) -> None:
-    """Of a budget of each window, as of one of all: a page tells how much it counts, and no more of the ledger."""
+    """Of a budget of each window, as of one of all: a page tells how much it counts, and of the ledger its total."""
     budget()
     charged_days(5, 6)
     charged("days/6.correction-1.csv", asked("weekly/6/correction-1", **day(6)))
@@ -364,7 +364,9 @@ def test_every_form_counts_what_a_ledger_alone_still_knows_and_says_where_none_i
         unseen = "a correction or a lost period that is not shown adds to these numbers."
         assert f"All that is shown here counts: {unseen}" in said, said
     with_ledger = told("--ledger", LEDGER)
+    total = "rows within one window (neighbours: add-remove): all that it lets through stays within that."
     for said in with_ledger:
+        assert said.count(total) == 1
         assert "≤ e^2 · P(A(D′) ∈ S)" in said and "a correction that is still to come adds to these" in said, said
     for said in with_ledger[:2]:
         assert "These numbers also count one more publication that a ledger has charged" in said, said

@@ -183,11 +183,8 @@ def _tell_how_they_went(report: ScheduledReport, went: Sequence[str], arguments:
         rule = verbatim(f"{len(waiting)} of {len(went)} periods wait for their input: {', '.join(waiting)}")
         raise InputNotReady("", rule, "without {quiet} this call says for what" if arguments.quiet else "")
     if ended := report.schedule.over(_until(report, arguments)):
-        told = f"{report.name}: {ended}"
-        if arguments.backfill and set(went) <= _DONE:  # who alerts on a status has to learn it too
-            raise refused(told)
-        with level("warning"):
-            print(printable(told), file=sys.stderr, flush=True)
+        with level("warning"):  # and status 0: a call that is made twice ends as it did
+            print(printable(f"{report.name}: {ended}"), file=sys.stderr, flush=True)
 
 
 def _went(report: ScheduledReport, number: int, of: int, arguments: Namespace) -> str:

@@ -157,15 +157,16 @@ def _is_of(request: Request, rank: PrivateTopK) -> bool:
 
 def _drawn_by(rankings: beam.PCollection) -> set[PrivateTopK]:
     """The transforms that have drawn rankings, through all that was done to them since."""
-    found, producers = set[PrivateTopK](), [rankings.producer]
+    found, seen, producers = set[PrivateTopK](), set[Any](), [rankings.producer]
     while producers:
         applied = step = producers.pop()
         while step is not None and not isinstance(step.transform, PrivateTopK):
             step = step.parent
         if step is not None and isinstance(step.transform, PrivateTopK):
             found.add(step.transform)
-        elif applied is not None:
+        elif applied not in seen and applied is not None:
             producers += [getattr(each, "producer", None) for each in applied.inputs]
+        seen.add(applied)
     return found
 
 

@@ -130,7 +130,7 @@ def not_counted(report: PublishedReport) -> list[str]:
         > max((each.privacy.windows or 1 for each in report.parts if each.privacy), default=10**9)
     ):
         return [
-            "These are more windows than one horizon has: all that is shown here counts, and each window that is still "
+            "More windows are shown than one total was declared for: all of them count, and each window that is still "
             f"to come adds to these numbers, and so does {correction}."
         ]
     if manifest.to_date is None and any("/" in str(each.release_id) for each in report.parts):  # of a report file

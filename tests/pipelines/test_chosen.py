@@ -127,10 +127,12 @@ SHARED = [
     ({"epsilon": 2, "delta": 1e-6, "k": 50, "max_items_per_user": 4}, "gaussian"),
     ({"epsilon": 2, "delta": 1e-6, "k": 100, "max_items_per_user": 1000}, "weighted-order"),
     ({"epsilon": 2, "delta": 1e-6, "k": 100, "max_items_per_user": 1000, "publish_counts": 1}, "cdp-peeling"),
+    ({"epsilon": 2, "delta": 1e-6, "k": 10, "unknown_domain": True}, "limit-domain"),
+    ({"epsilon": 2, "delta": 1e-6, "k": 50, "unknown_domain": True}, "restricted-gumbel"),
 ]
 
 
-@pytest.mark.parametrize(("asked", "name"), nightly_but(SHARED, SHARED[0], SHARED[2]))
+@pytest.mark.parametrize(("asked", "name"), nightly_but(SHARED, SHARED[0], SHARED[2], *SHARED[5:]))
 def test_the_share_of_a_window_decides_and_a_preview_says_so(asked: dict[str, Any], name: str) -> None:
     told = facts(asked, **WEEKS, privacy_unit="user")
     assert told["mechanism"].startswith(f"{name} (")

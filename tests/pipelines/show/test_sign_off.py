@@ -602,7 +602,10 @@ def test_what_is_published_beyond_the_horizon_is_stated_as_the_ledger_states_it(
     )
     plain = shown("days")
     assert f"e^{stated[1]} · P(A(D′) ∈ S) + 1e-06 for every set S" in plain
-    assert "more windows than one horizon" in plain and "each window that is still to come adds to these" in words
+    assert (
+        "More windows are shown than one total was declared for" in plain
+        and "each window that is still to come adds to these" in words
+    )
 
 
 @pytest.mark.parametrize("apart", [False, True])

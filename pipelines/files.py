@@ -413,7 +413,8 @@ def refuse_replacing(outputs: Iterable[str], kept: Iterable[str], field: str = "
 
 def protected_files(asked: Mapping[str, Any]) -> list[str]:
     """The files named by options, to be read or kept."""
-    files = [str(asked[field]) for field in _NAMED if asked.get(field) is not None]
+    named = (asked[field] for field in _NAMED if asked.get(field) is not None)
+    files = [str(file) for value in named for file in (value if isinstance(value, tuple) else (value,))]
     kind, _, uri = str(asked.get("release_key", "")).partition(":")
     files += [uri] if kind == "file" else []
     if asked.get("ledger") is not None:

@@ -134,9 +134,11 @@ _INPUT = _section(
     ),
     Option(
         "success_file",
-        "start only if this file is there, such as the _SUCCESS that is written after all other files",
+        "start only if this file is there, such as the _SUCCESS that is written after all other files; may be given "
+        "several times",
         str,
         "PATH",
+        many=True,
         commands=("run",),
         field="source.success_file",
         path=True,

@@ -73,7 +73,7 @@ class Report:
 
     Args:
         account: the account that is charged before the run starts; None charges nothing.
-        success_file: a file that exists once the input is complete, or None.
+        success_file: the files that exist once the input is complete.
         expect_rows_at_least: so many rows with a user, an item and a time in the period must exist. Whether a run
             starts then depends on the rows, which no epsilon covers: docs/reports.md.
         kept: files that the report was made from, which its output must not replace.
@@ -88,7 +88,7 @@ class Report:
     sink: Sink
     account: Account | None = None
     shards: int | None = None
-    success_file: str | None = None
+    success_file: tuple[str, ...] = ()
     expect_rows_at_least: int | None = None
     kept: tuple[str, ...] = ()
     corrects: tuple[Publication, ...] = ()
@@ -115,28 +115,23 @@ class Report:
         Raises InvalidArgument for an input that counts in no ranking at all.
         """
         groups, parts = self.question.top_k.groups, self.source.parts()
-        stated = {
-            part: value
-            for part in parts
-            for name, value in part.columns.constants
-            if (name,) == part.columns.of("group")
-        }
-        if groups is None or not stated:
+        if groups is None:
             return []
         listed = {groups.name(number) for number in range(groups.labels.size)}
         told = []
-        for part, value in stated.items():
-            if value not in listed:
+        for part in parts:
+            for name, value in part.columns.constants:
+                if (name,) != part.columns.of("group") or value in listed:
+                    continue
                 rule = f"of {part.uri} states {value!r}, which is not in the list of groups"
                 if not groups.overall:
                     raise InvalidArgument(
                         "constants", verbatim(rule), did_you_mean(value, listed, "leave the input out")
                     )
                 told.append(f"an input of overall alone: {part.uri}, whose {value!r} is not in the list of groups")
-        if len(stated) == len(parts) and (empty := sorted(listed - {*stated.values()})):
-            more = f" and {len(empty) - _NAMED:,} more" if len(empty) > _NAMED else ""
-            some = ", ".join(empty[:_NAMED])
-            told.append(f"no input is of these groups, whose rankings will be noise: {some}{more}")
+        stated = [part.stated_groups() for part in parts]
+        if None not in stated and (empty := sorted(listed.difference(*filter(None, stated)))):
+            told.append(f"no input is of these groups, whose rankings will be noise: {_first(empty)}")
         return told
 
     @property
@@ -278,20 +273,22 @@ class Report:
         return {"user_column": columns.user, "time_column": columns.time, "time_unit": columns.unit}
 
     def check_complete(self) -> None:
-        """Raise InputNotReady if the success file does not exist yet.
+        """Raise InputNotReady unless all success files exist.
 
         How many rows there are is private, even that there are none: so the existence of a public file has to
         distinguish an empty input from one that has not come yet.
         """
-        if self.success_file is None:
-            return
-        with reached(self.success_file, "success_file", "cannot be looked for"):
-            path = as_path(self.success_file, "success_file")
-            there = os.path.isfile(path) if is_local(path) else exists(path)
-        if not there:
+        missing = []
+        for file in self.success_file:
+            with reached(file, "success_file", "cannot be looked for"):
+                path = as_path(file, "success_file")
+                if not (os.path.isfile(path) if is_local(path) else exists(path)):
+                    missing.append(file)
+        if missing:
             raise InputNotReady(
                 "success_file",
-                f"{verbatim(self.success_file)} is not there yet, so the input may still be on its way",
+                f"{verbatim(_first(missing))} {'is' if len(missing) == 1 else 'are'} not there yet, so the input may "
+                "still be on its way",
                 "nothing was done; call it again",
             )
 
@@ -334,6 +331,11 @@ class Report:
         return min(wanted, 1 << max(_MAX_STATES // len(self.question.period), 1).bit_length() - 1)
 
 
+def _first(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
 def check_shards(shards: int | None) -> None:
     """Raise InvalidArgument for an invalid number of user shards. None is valid: the number is chosen later."""
     if shards is not None and shards not in {1 << n for n in range(_MAX_SHARDS.bit_length())}:
@@ -359,7 +361,7 @@ def report_of(options: Options, *, watch: bool = False, account: Account | None 
         sink,
         account,
         options.get("shards"),
-        options.get("success_file"),
+        options.get("success_file", ()),
         options.get("expect_rows_at_least"),
         tuple(protected_files(options)),
     )

@@ -303,6 +303,8 @@ def _read(document: Document, name: str, option: Option) -> object:
     value, names = field.value, option.read is columns
     if isinstance(value, dict) and option.read is name_and_value:
         value = [f"{key}={text}" for key, text in value.items()]
+    if option.many and option.path and isinstance(value, str):
+        value = [value]
     listed = isinstance(value, list)
     if isinstance(value, dict) or (listed != option.many and not (listed and names and value)):
         raise document.error(name, f"{name} must be {'a list' if option.many else 'a single value'}")

@@ -64,6 +64,20 @@ def test_nothing_is_read_or_charged_before_the_success_file_exists(folder: Path)
     assert run("--success-file", "plays/_SUCCESS").status == 0 and charged() == 1
 
 
+def test_every_one_of_several_success_files_is_waited_for(folder: Path) -> None:
+    several = "".join(f"\n    - plays/{{start}}_{country}" for country in ("de", "fr", "se"))
+    (folder / "report.yaml").write_text(REPORT.replace(" plays/{start}_SUCCESS", several).replace("*.csv", ".csv"))
+    (folder / "plays" / "2026-01-05.csv").write_text(HEADER + ROWS)
+    (folder / "plays" / "2026-01-05_fr").touch()
+    call = ("report", "report.yaml", "--window-end", "2026-01-12")
+    done = command(*call)
+    assert done.status == 3 and charged() == 0
+    assert "2026-01-05_de, " in done.err and "2026-01-05_se are not there yet" in done.err and "_fr" not in done.err
+    for country in ("de", "se"):
+        (folder / "plays" / f"2026-01-05_{country}").touch()
+    assert command(*call).status == 0 and charged() == 1
+
+
 def test_only_a_file_says_that_the_input_is_complete(folder: Path) -> None:
     """A folder that a writer makes first says nothing, nor a link to nowhere, nor a store that cannot be asked."""
     (folder / "plays" / "2026-01-05.csv").write_text(HEADER + ROWS)

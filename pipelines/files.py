@@ -33,15 +33,15 @@ class FileInfo(NamedTuple):
     written: int = 0
 
 
-def match(pattern: str) -> list[FileInfo]:
-    """The files of a path or a glob, sorted by path. Raises InvalidArgument if there are none."""
+def match(pattern: str, otherwise: str = "") -> list[FileInfo]:
+    """The files of a path or a glob, sorted by path. Raises InvalidArgument if there are none, with what else helps."""
     with reached(pattern):
         files = match_any(pattern, strict=True)
     if not files:
         refuse_folder(pattern)
         raise refused(
             f"{pattern} matches no file: check the path, and quote a glob on a command line. A wildcard does not match "
-            "names that start with '.' or '_'"
+            f"names that start with '.' or '_'{otherwise}"
         )
     return files
 

@@ -39,7 +39,14 @@ Floats = NDArray[np.float64]
 ByGroup = dict[str, "Expected"]
 """By group, the largest first; of "" where there are no groups."""
 
-_IN_TEXT = {"items": whole_or_power, "users": listed(whole_or_power), "amount": number}
+
+def _users(text: str) -> tuple[int, ...]:
+    """The users of every group; or of each, where all are alike: `2500 each`."""
+    return listed(whole_or_power)(text if "," in text else text.removesuffix(EACH).strip())
+
+
+EACH = " each"
+_IN_TEXT = {"items": whole_or_power, "users": _users, "amount": number}
 _EXAMPLE = "items=5000,users=2e4,rank1=30%,rank50=3%"
 _RANK, _REACHES = re.compile(r"rank[1-9]\d{0,11}"), 2
 

@@ -11,6 +11,7 @@ from itertools import islice
 from private_topk.pipelines.options import Options, names_a_file
 from private_topk.pipelines.preview.compare import alternatives
 from private_topk.pipelines.preview.expected import (
+    EACH,
     ByGroup,
     Expected,
     Released,
@@ -48,7 +49,7 @@ def forewarned(
 ) -> tuple[bool, str]:
     """Whether surely less than half of the top k is expected to be found, in any group; and in one line what is known.
 
-    Of groups, by the counts that each had; a declared shape that names none is that of every group, or of those that
+    Of groups, by the counts that each had; a declared shape of each (`EACH`) is that of every group, or of those that
     were not published before.
 
     Args:
@@ -167,6 +168,9 @@ def _declared(question: Question, like: str) -> ByGroup:
     top_k = question.top_k
     groups = 1 if top_k.groups is None else top_k.groups.labels.size
     declared = expected_of(like, top_k.domain.size or None, question.period, top_k.score)
+    if groups > 1 and "" in declared and (names_a_file(like) or EACH not in like):
+        remedy = "give the users of each group, as users=3000,2000, or where all are alike of one, as users=2500 each"
+        raise InvalidArgument("like", f"is of one ranking, and {groups:,} groups are ranked", remedy)
     if len(declared) > 1 and len(declared) != groups and not names_a_file(like):
         raise InvalidArgument("like", f"has {len(declared):,} groups, and {groups:,} are ranked")
     return declared

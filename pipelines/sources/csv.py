@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from private_topk.pipelines.files import FileInfo, open_content, unpacked_name
+from private_topk.pipelines.files import FileInfo, open_content, packing_of, unpacked_name
 from private_topk.pipelines.process import is_read_along
 from private_topk.pipelines.sources.columns import Columns, Rows, Types, null_if_empty
 from private_topk.pipelines.sources.names import check_names
@@ -43,6 +43,9 @@ _LOOK = 16
 _OTHERS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
 """Separators, as spreadsheets of other countries write them."""
 
+_WIDTHS = {"utf-16": 2, "utf-32": 4}
+"""How many bytes the number of bytes of a text is a multiple of, by the start of its encoding."""
+
 _MAX_REPEATED = 1000
 """The most repetitions that RE2 supports of one expression."""
 _MAX_COLUMNS = 20_000
@@ -62,6 +65,10 @@ def check(file: FileInfo, columns: Columns) -> Types:
     """Raise InvalidArgument unless the header line names the columns. No row makes a file refused, nor is an empty
     file: some writers write no header where there are no rows.
     """
+    width = _WIDTHS.get(columns.encoding[:6], 1)
+    if file.size % width and not packing_of(file.path):
+        rule = f"{file.path} is damaged: {columns.encoding.upper()} never has {file.size:,} bytes"
+        raise refused(f"{rule}. Write or copy it again")
     try:
         with open_content(file.path) as source:
             _header(_in_utf8(source, file.path, columns), file.path, columns)

@@ -64,7 +64,7 @@ class Files(Source):
     @cached_property
     def _listed(self) -> list[FileInfo]:
         with of_field("input"):
-            return match(self.uri)
+            return match(self.uri, ". To publish without one of several, take it off the list (docs/reports.md)")
 
     @cached_property
     def originals(self) -> tuple[Original, ...]:

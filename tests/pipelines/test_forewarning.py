@@ -160,6 +160,21 @@ def test_groups_of_a_declared_shape_are_judged_by_their_sizes(folder: Path) -> N
     assert listed.status == 2 and "--like has 2 groups, and 30 are ranked" in listed.err
 
 
+def test_a_shape_of_one_ranking_is_not_taken_for_each_group(folder: Path) -> None:
+    """With the users of all groups none of them would look like noise: the shape says whose users it tells."""
+    write(folder / "lands.txt", "here\nthere")
+    write(folder / "rows.csv", [{"user": "u", "item": ITEMS[0], "land": "here"}])
+    asked = {**ASKED, "group_column": "land", "groups": "lands.txt", "k": 3, "epsilon": 0.5, "publish_counts": 1}
+    assert command("run", *options(**asked | {"group_column": None, "groups": None, "output": "all.avro"})).status == 0
+    for shape in (like(1, 60, 9000, 3), "sample", "all.avro"):
+        done = command("run", *options(**asked, like=shape), "--dry-run")
+        assert done.status == 2 and "--like is of one ranking, and 2 groups are ranked: give the users" in done.err
+    each = like(1, 60, "90 each", 3)
+    assert "close to noise: 1 of 1" not in (said := run(**asked, like=each)) and "and 90 users" in said, said
+    assert command("preview", *options(like=each, k=3, epsilon=1, mechanism="joint", draws=5)).status == 0
+    assert "users must be" in command("preview", *options(like=like(1, 60, "90,9 each", 3), k=3, epsilon=1)).err
+
+
 def test_the_worst_of_groups_that_chance_alone_fills_is_the_smallest() -> None:
     """In a tiny group chance finds more: most items tie there."""
     shape = "items=3000,users=4760,{},40,rank1=12%,rank10=3%"

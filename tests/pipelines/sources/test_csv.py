@@ -204,6 +204,16 @@ def test_a_broken_line_of_any_encoding_is_dropped_alone(tmp_path: Path) -> None:
     assert read(write(tmp_path / "rows.csv", b"\xff\xfe"), Columns(encoding="utf-16")) == ([], 0)
 
 
+@pytest.mark.parametrize("name", ["utf-16", "utf-16-be", "utf-32"])
+def test_a_text_that_has_lost_a_byte_of_a_letter_is_refused(tmp_path: Path, name: str) -> None:
+    """All rows behind it would be unreadable."""
+    content = "user,item\na,b\na,c\n".encode(name)
+    for place in (-1, -9):
+        path = write(tmp_path / "rows.csv", content[:place] + content[place:][1:])
+        with refused("", f"rows.csv is damaged: {name.upper()} never has {len(content) - 1} bytes"):
+            read(path, Columns(encoding=name))
+
+
 @pytest.mark.parametrize("sign", [",", ";", "|", "\t", " ", "\x01", "^", "]", "\\", "-", "."])
 def test_any_delimiter_separates_values(tmp_path: Path, sign: str) -> None:
     assert delimiter(sign) == sign

@@ -417,7 +417,7 @@ REFUSED = {
     "a file of two inputs": (["a.csv", "./*.csv"], "./*.csv has ./a.csv, as a.csv has, so its rows would count twice"),
     "the same input twice": (["a.csv", "a.csv"], "so its rows would count twice"),
     "a link beside its file": (["linked/*"], "linked/b.csv and linked/a.csv are one file, so"),
-    "one that is not there": (["a.csv", "none.csv"], "--input none.csv matches no file"),
+    "one that is not there": (["a.csv", "none.csv"], "without one of several, take it off the list"),
     "one that lacks the column": (["a.csv", "lacks.csv"], "--user-column 'user' is no column of lacks.csv"),
     "the second of two mistakes": (
         ["lacks.csv", "a.csv", "odd.csv"],

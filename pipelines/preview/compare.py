@@ -167,7 +167,8 @@ class Preview:
 
     def heading(self) -> str:
         """What is expected, in one line."""
-        return f"Expected{' in each window' if self.windows > 1 else ''}: {self.expected.summary()}"
+        of = " of each group" * (self.question.asked.groups is not None)
+        return f"Expected{of}{' in each window' if self.windows > 1 else ''}: {self.expected.summary()}"
 
     def reasons(self) -> list[str]:
         """The recommendation with its reasons, in sentences; of what is close to noise, what would be better."""

@@ -218,7 +218,7 @@ def dirty_rows(world: World) -> None:
     again = pl.DataFrame({"user": 13, "item": "tea", "time": pl.Series(seconds).str.to_datetime(), "agent": None})
     pl.concat([table, again], how="vertical_relaxed").write_parquet(world.folder / "raw.parquet")
     table.with_columns(agent=pl.lit("Mozilla/5.0")).write_avro(world.folder / "raw.avro")
-    (world.folder / "menu.csv").write_text('item\nCafe\u0301 Noir\nTea\ntea \n"Tea, ""Hot"""\n', "utf-8")
+    (world.folder / "menu.csv").write_text('item\nCafe\u0301 Noir\nTea\ntea\u200b \n"Tea, ""Hot"""\n', "utf-8")
 
 
 def one_spelling(world: World) -> None:

@@ -64,18 +64,54 @@ def test_a_file_without_rows_or_without_the_names_stops_nothing(
     assert rows["unreadable"].to_list() == [not user for user in rows["user"]]
 
 
-@pytest.mark.parametrize("text", ["", "user,item,time,agent\n", "user,item,time,agent\n,,,\n"])
-def test_nothing_is_written_where_an_input_is_empty(tmp_path: Path, text: str) -> None:
-    """As of an export that failed."""
+def cleaned(folder: Path, **inputs: bytes) -> subprocess.CompletedProcess[str]:
+    """The page, run over such CSV files of DE in Latin-1."""
     found = re.search(r"```python\n(.*?)```", (ROOT / "docs/cleaning.md").read_text("utf-8"), re.S)
     assert found
-    only = 'rows = pl.concat([source(name, "DE", from_lines(name), "UTC", []) for name in ("empty.csv", "raw.csv")])\n'
-    script = re.sub(r"^rows = pl\.concat\(\n.*?^\)\n", only, found[1], flags=re.M | re.S)
-    (tmp_path / "empty.csv").write_text(text)
-    (tmp_path / "raw.csv").write_text("user,item,time,agent\nana,tea,2026-01-05,m\n")
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 1 and done.stderr == "no row is kept of empty.csv\n", done
+    only = f'[source(name, "DE", from_lines(name, "latin-1"), "UTC", []) for name in {[*inputs]}]'
+    script = re.sub(r"^rows = pl\.concat\(\n.*?^\)\n", f"rows = pl.concat({only})\n", found[1], flags=re.M | re.S)
+    for name, content in inputs.items():
+        (folder / name).write_bytes(content)
+    (folder / "menu.csv").write_text("item\ntea\ncaf\u00e9\nStra\u00dfe\n", "utf-8")
+    return subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=False)
+
+
+HEADER = b"user,item,time,agent\n"
+TEA = HEADER + b"ana,tea,2026-01-05,m\n"
+
+
+@pytest.mark.parametrize("text", [b"", HEADER, HEADER + b",,,\n"])
+def test_nothing_is_written_where_an_input_is_empty(tmp_path: Path, text: bytes) -> None:
+    """As of an export that failed."""
+    done = cleaned(tmp_path, empty=text, raw=TEA)
+    assert done.returncode == 1 and done.stderr == "no row is kept of empty\n", done
     assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_nothing_is_written_where_an_input_is_read_in_another_encoding(tmp_path: Path) -> None:
+    rows = [HEADER, *(f"u{n},Caf\u00e9,2026-01-05,m\n".encode() for n in range(3)), b"u,tea,2026-01-05,m\n"]
+    done = cleaned(tmp_path, raw=TEA, utf8=b"".join(rows))
+    assert "utf8, kept, not in the menu, 3\n" in done.stdout and "raw, kept, 1\n" in done.stdout, done
+    assert done.returncode == 1 and done.stderr == "most rows have items that are not in the menu: utf8\n", done
+    assert not list(tmp_path.rglob("*.parquet"))
+    (tmp_path / "half").mkdir()
+    done = cleaned(tmp_path / "half", utf8=b"".join([HEADER, *rows[-2:]]))
+    assert done.returncode == 0 and "utf8, kept, not in the menu, 1\n" in done.stdout, done
+
+
+def test_a_file_that_came_twice_may_have_an_unreadable_line(tmp_path: Path) -> None:
+    done = cleaned(tmp_path, one=TEA + b'"bad\n', two=TEA + b'"bad\n')
+    assert done.returncode == 0 and not done.stderr, done
+    assert "two, there twice, 1\ntwo, unreadable line, 1\n" in done.stdout
+    assert len(pl.read_parquet(tmp_path / "plays.parquet")) == 1
+
+
+def test_letters_that_look_alike_are_one(page: dict[str, Any]) -> None:
+    """Also those that are invisible, in users too."""
+    items = ["STRASSE", "stra\u00dfe", "Stra\u00df\u200be", "\ufeffstra\u00ad\u00dfe ", "STRA\u1e9eE"]
+    rows = frame(["2026-01-05"] * 5, "u\u200b").with_columns(item=pl.Series(items))
+    found = page["source"]("x", "DE", rows, "UTC", [])
+    assert {*found["item"]} == {"strasse"} and {*found["user"]} == {"u"}
 
 
 def test_a_header_with_a_name_twice_is_refused(page: dict[str, Any], tmp_path: Path) -> None:

@@ -171,7 +171,8 @@ def test_a_shape_of_one_ranking_is_not_taken_for_each_group(folder: Path) -> Non
         assert done.status == 2 and "--like is of one ranking, and 2 groups are ranked: give the users" in done.err
     each = like(1, 60, "90 each", 3)
     assert "close to noise: 1 of 1" not in (said := run(**asked, like=each)) and "and 90 users" in said, said
-    assert command("preview", *options(like=each, k=3, epsilon=1, mechanism="joint", draws=5)).status == 0
+    looked = command("preview", *options(like=each, k=3, epsilon=1, mechanism="joint", draws=5, groups_per_user=1))
+    assert looked.out.startswith("Expected of each group: 60 items and 90 users"), looked
     assert "users must be" in command("preview", *options(like=like(1, 60, "90,9 each", 3), k=3, epsilon=1)).err
 
 

@@ -804,7 +804,9 @@ def test_what_was_withdrawn_is_not_drawn_again_and_counts(folder: Path, charged:
         assert told(folder, "--backfill", *over) == "" and "lack files" not in told(folder, "--dry-run")
         for words in (FIRST, (*FIRST, "--dry-run")):
             said = told(folder, *words, status=2)
-            assert f"weekly.yaml:10: window.withdrawn has {who[8:-2]}: what was published of it was taken" in said
+            assert (
+                f"weekly.yaml:10: window.withdrawn has {who[8:-2]}: it is withdrawn, and is not drawn again: " in said
+            )
             assert "publish a --correction, which costs, or take the period off this list" in said
         assert all_files(folder) == before
 

@@ -147,7 +147,7 @@ _INPUT = _section(
     ),
     Option(
         "expect_rows_at_least",
-        "start only if at least N rows are usable, which leaks that there are so many: no epsilon covers it "
+        "start only if at least N rows would count, which leaks that there are so many: no epsilon covers it "
         "(docs/reports.md)",
         whole,
         "N",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
@@ -25,7 +25,7 @@ from private_topk.transforms.asked import Asked, answer, mechanism_for, score_of
 from private_topk.transforms.errors import InvalidArgument, kind_shown
 from private_topk.transforms.mechanisms import Mechanism, make_mechanism, mechanism_by_name, parameters_of
 from private_topk.transforms.mechanisms.choice import AUTO, noise_told, reach_of
-from private_topk.transforms.mechanisms.noisy_counts import DRAWN
+from private_topk.transforms.mechanisms.noisy_counts import DRAWN, CountBudget
 from private_topk.transforms.mechanisms.parameters import as_written
 from private_topk.transforms.mechanisms.registry import name_of
 from private_topk.transforms.metric import USERS
@@ -129,9 +129,23 @@ class Question:
 
     @cached_property
     def _shared(self) -> Shared:
-        asked, spare = self.asked, self.spare_delta
+        """Of counts without a delta in windows that share one: with Gaussian noise, if there is less in all."""
+        asked, counts, spare = self.asked, self.asked.publish_counts, self.spare_delta
         composition = composition_of(asked, self.period, self.privacy_unit, self.horizon)
-        return share_out(asked.mechanism, asked.max_items, asked.publish_counts, spare, composition, self.held)
+        sharing = partial(share_out, asked.mechanism, asked.max_items, counts, spare, composition, self.held)
+        shared = sharing()
+        delta = asked.mechanism.parameter("delta", spare)
+        if not (isinstance(counts, CountBudget) and delta and not counts.delta and shared.shares):
+            return shared
+
+        def noise(of: Shared) -> float:
+            """Of the ranking, in proportion, times that of the counts: as many times more of one as less of the other
+            is equal.
+            """
+            size = replace(asked, mechanism=of.mechanism, publish_counts=of.counts).noise(asked.max_items)
+            return size.stddev / of.mechanism.parameter("epsilon") if size else 0
+
+        return min(shared, sharing(gaussian=True), key=noise)
 
     @cached_property
     def top_k(self) -> TopK:

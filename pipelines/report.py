@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, cast
 
 import msgspec
+import pyarrow as pa
 
 from private_topk.pipelines.budget.accounting import HORIZON, OF_A_LOST_LEDGER, budget_usage, heaviest, ledger_named
 from private_topk.pipelines.budget.composition import Total
@@ -45,6 +46,7 @@ from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.choice import noise_told, reach_of
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.metric import USERS
+from private_topk.transforms.rows import rankable
 from private_topk.transforms.stated import number
 from private_topk.transforms.windows import Period
 
@@ -74,8 +76,8 @@ class Report:
     Args:
         account: the account that is charged before the run starts; None charges nothing.
         success_file: the files that exist once the input is complete.
-        expect_rows_at_least: so many rows with a user, an item and a time in the period must exist. Whether a run
-            starts then depends on the rows, which no epsilon covers: docs/reports.md.
+        expect_rows_at_least: so many rows of the period must exist that can be ranked. Whether a run starts then
+            depends on the rows, which no epsilon covers: docs/reports.md.
         kept: files that the report was made from, which its output must not replace.
         corrects: the earlier publications of the same windows that this one corrects.
         horizon: what holds all declared windows of a scheduled report, of which this run publishes some.
@@ -307,12 +309,14 @@ class Report:
                 )
             for rows in there:
                 block, _ = block_of(rows, columns)
-                wanted -= len(block) if period is None else int((period.number(block["time"].to_numpy()) >= 0).sum())
+                if period is not None:
+                    block = block.filter(pa.array(period.number(block["time"].to_numpy()) >= 0))
+                wanted -= len(rankable(block, self.question.top_k).rows)
                 if wanted <= 0:
                     return
         raise InvalidArgument(
             "expect_rows_at_least",
-            f"{self.expect_rows_at_least}: fewer rows are there",
+            f"{self.expect_rows_at_least}: fewer rows would count",
             "nothing was done; --dry-run --show-dropped-rows tells an operator more",
         )
 

@@ -136,6 +136,8 @@ def share_out(
     spare_delta: float | Fraction | None = None,
     composition: Composition = Composition(),
     held: Total | None = None,
+    *,
+    gaussian: bool = False,
 ) -> Shared:
     """The mechanism and the noisy counts of a single window, from those that carry a report's whole budget.
 
@@ -145,6 +147,7 @@ def share_out(
         spare_delta: a delta given to a mechanism that has none of its own: it pays for composing only.
         composition: what shares the budget.
         held: the budget in a ledger, so that the shares of all runs add up to it exactly.
+        gaussian: where a total is split, counts that have no delta have a part of the other's (`Split`).
 
     Raises:
         InvalidArgument: a parameter is missing, breaks its rule or does not apply.
@@ -160,7 +163,7 @@ def share_out(
             raise InvalidArgument("delta", f"does not apply to {mechanism.about.name}", "leave it out")
         return Shared(Privacy(), mechanism, counts)
     check_windows(number, "horizon")
-    split = Split(mechanism, k, counts, spare_delta)
+    split = Split(mechanism, k, counts, spare_delta, gaussian=gaussian and number > 1)
     total, spendable = (given if held is None else _as_held(given, held) for given in (split.total, split.spendable))
     of = None if composition.most is None else composition.of()
     if number == 1:  # the one share is the total, as it was given
@@ -233,15 +236,28 @@ def _check_sizes(
         )
 
 
+_PART = Fraction(1, 100)
+
+
 class Split:
     """How a total is parted between ranking and noisy counts: by the same ratio in every window.
+
+    Args:
+        gaussian: a hundredth of the delta is that of the counts, whose noise is then Gaussian. How rhos add up needs
+            none of a Gaussian's delta: it only says how much of a window's rho is the counts'.
 
     Raises:
         InvalidArgument: at construction, for a delta that breaks its rule, or a mechanism that has no epsilon to part.
     """
 
     def __init__(
-        self, mechanism: Mechanism, k: int, counts: Counts | None, spare_delta: float | Fraction | None = None
+        self,
+        mechanism: Mechanism,
+        k: int,
+        counts: Counts | None,
+        spare_delta: float | Fraction | None = None,
+        *,
+        gaussian: bool = False,
     ) -> None:
         names = {field.name for field in fields(mechanism)}
         if "epsilon" not in names:
@@ -255,6 +271,8 @@ class Split:
         self._mechanism, self._k, self._counts = mechanism, k, counts
         epsilons = [Fraction(mechanism.parameter("epsilon")), Fraction(counts.epsilon if counts else 0)]
         deltas = [Fraction(own or 0), Fraction(counts.delta if counts else 0)]
+        if gaussian:
+            deltas = [deltas[0] * (1 - _PART), deltas[0] * _PART]
         self.total = Total(sum(epsilons, Fraction(0)), sum(deltas, Fraction(0)))
         # A decimal or the float beside it, whichever is less: most shares, and with them the draws, are then what they
         # were when budgets were floats, and none is a part of more than was given.

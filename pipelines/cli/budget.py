@@ -355,8 +355,7 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
     if told := adopted([entry for entry in books.charges if entry.dataset == budget.dataset]):
         lines.append(f"  adopted   {told}")
     if period["days"] is None:
-        until = "it may be renewed once the --period of its renewal, such as 365d, has passed since then"
-        lines.append(f"  period 1, since {period['since']}: {until}")
+        lines.append(f"  period 1, since {period['since']}; `budget renew` begins the next")
     else:
         over = moment(period["since"]) + timedelta(days=period["days"])
         each = f"each of at least {period['days']:g} days, to be renewed from {over:%Y-%m-%dT%H:%M:%SZ} on: "

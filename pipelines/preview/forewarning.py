@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from itertools import islice
 
 from private_topk.pipelines.options import Options, names_a_file
@@ -30,16 +29,14 @@ from private_topk.transforms.composite import parts_of
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms.choice import choose, compared, noise_told, reach_of
-from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.metric import USERS
 from private_topk.transforms.spec import TopK
 
 _DRAWS, _PLACES = 100, 4
 _DELTA = "1e-6"
-_COUNTS_DELTA = "delta of the counts (publish_counts_delta)"
 _SUSPECT = (
-    "By the declared counts it would be no noise, so the input of that last period may have been wrong: if it was, "
-    "correct that period first, with `--correction`"
+    "By the declared counts it would be no noise, so the input of that last period, or the declaration, may be wrong: "
+    "if it was the input, correct that period first, with `--correction`"
 )
 _ESTIMATES = "--like {}users=1e5,rank1=4%,rank20=0.5% (preview.like in a report) estimates it"
 
@@ -139,24 +136,21 @@ def _worst(looked: Mapping[str, Outlook]) -> str:
 
 
 def with_delta(question: Question) -> str:
-    """How far counts would be moved with a delta, where draws or noisy counts have none and it at least halves that."""
+    """How far counts would be moved with a delta, where draws have none and it at least halves that."""
     asked, k, size = question.asked, question.asked.k, question.asked.domain.size or None
-    own, counts = reach_of(question.top_k.mechanism, k, size), asked.publish_counts
+    own = reach_of(question.top_k.mechanism, k, size)
     if k is None or own is None or question.held is not None:
         return ""
-    what, offered = f"delta, such as {_DELTA}", {"delta": float(_DELTA)}
     if question.spare_delta or asked.mechanism.parameter("delta", 0):
-        if question.privacy.windows == 1 or not isinstance(counts, CountBudget) or counts.delta:
-            return ""
-        question = replace(question, asked=replace(asked, publish_counts=replace(counts, delta=float(_DELTA))))
-        what, offered = f"{_COUNTS_DELTA}, such as {_DELTA}", {}
+        return ""
     names = compared(size) if question.reason else (name_of_asked(question),)
-    others, _ = alternatives(question, names, **offered)
+    others, _ = alternatives(question, names, delta=float(_DELTA))
     name = choose((other.top_k.mechanism for other in others.values()), k, size).name
     reach = reach_of(others[name].top_k.mechanism, k, size) or own
     if 2 * reach > own:  # a delta is a weaker promise: not for a little
         return ""
-    return f". With a {what}, {noise_told(reach, None if asked.score == USERS else asked.score.unit)} ({name})"
+    told = noise_told(reach, None if asked.score == USERS else asked.score.unit)
+    return f". With a delta, such as {_DELTA}, {told} ({name})"
 
 
 def _of_a_named(question: Question) -> str:

@@ -232,6 +232,11 @@ class ScheduledReport(Publications):
         if over := self.schedule.over(now()):
             yield "ended", over
         yield from self._changes()
+        if not (self.watches or {"success_file", "expect_rows_at_least"} & self.options(0).keys()):
+            yield (
+                "input",
+                "published as it is when a call comes: source.success_file would wait until all of it is there",
+            )
         yield from self.lacking()
         with self.pointing():
             published = tuple(self._published())

@@ -268,7 +268,7 @@ REFUSED: list[tuple[str, str, str, list[Change]]] = [
     ("preview", "--delta", "strictly between 0 and 1", [{**SHARED, "delta": d} for d in (1, "nan")]),
     ("preview", "--horizon", "at least 1", [{**SHARED, "horizon": 0}]),
     ("preview", "--groups-per-user", "at least 1, got 0", [{**SHARED, "groups_per_user": 0}, {"groups_per_user": 0}]),
-    ("run", "--expect-rows-at-least 101", "fewer rows are there", [{"expect_rows_at_least": 101}]),
+    ("run", "--expect-rows-at-least 101", "fewer rows would count", [{"expect_rows_at_least": 101}]),
     ("run", "--expect-rows-at-least", "a whole number", [{"expect_rows_at_least": n} for n in (0, -1, "many", "1.5")]),
     ("preview", "--horizon", "at most 10**15", [{**SHARED, "horizon": "9" * 17}]),
     ("preview", "--k", "at least 1", [{**SHARED, "k": 0}]),

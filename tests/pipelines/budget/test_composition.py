@@ -15,7 +15,7 @@ from scipy import integrate, stats
 
 from private_topk.pipelines.budget.accounting import Budget
 from private_topk.pipelines.budget.composition import Price, Share, Total, best_share, optimal_delta, rho_within, shares
-from private_topk.pipelines.budget.sharing import Split, over_windows
+from private_topk.pipelines.budget.sharing import Composition, Split, over_windows, share_out
 from private_topk.transforms.errors import InvalidArgument, plain
 from private_topk.transforms.mechanisms import MECHANISMS, make_mechanism
 from private_topk.transforms.mechanisms.cost import Cost
@@ -26,7 +26,8 @@ from private_topk.transforms.mechanisms.exact.accounting import (
     gaussian_epsilon,
 )
 from private_topk.transforms.mechanisms.exact.reals import precision
-from private_topk.transforms.mechanisms.noisy_counts import CountBudget
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget, noise_of_counts
+from tests.pipelines.support import question_of
 from tests.transforms.mechanisms.laws import delta_of
 
 JOINT = MECHANISMS["joint"]
@@ -135,6 +136,32 @@ def test_the_gaussian_share_covers_mechanism_and_counts_if_both_are_gaussian() -
         assert 12 * cost.zcdp_delta + delta_of(1, 1, math.sqrt(24 * cost.rho)) <= 1e-6 * (1 + 1e-9)
     assert "gaussian" in shared("gaussian", CountBudget(1, 1e-6))
     assert "gaussian" not in {*shared("gaussian", CountBudget(1)), *shared("restricted-normal")}
+
+
+@pytest.mark.parametrize("k", [1, 10, 60])
+@pytest.mark.parametrize("name", ["peeling", "cdp-peeling", "gaussian", "joint"])
+def test_counts_are_gaussian_where_ranking_and_counts_gain_and_the_total_stays(name: str, k: int) -> None:
+    """By rho, pure counts of k items cost 4 k times a peeling of the same epsilon."""
+    drawn = {"delta": MICRO} if name == "cdp-peeling" else {"delta": MICRO, "max_items_per_user": k}
+    mechanism = make_mechanism(name, epsilon=1, **(drawn if name in ("cdp-peeling", "gaussian") else {}))
+    spare = None if name in ("cdp-peeling", "gaussian") else MICRO
+    known = {"spare_delta": spare, "privacy_unit": "user", "publish_counts": CountBudget(1)}
+    taken = set()
+    for windows in (2, 4, 52, 400):
+        question = question_of(k, mechanism, range(100), horizon=windows, **known)
+        composition = Composition("user", 1, windows)
+        plain = share_out(mechanism, k, CountBudget(1), spare, composition)
+        assert question.privacy.total == plain.privacy.total == Total(Fraction(2), MICRO)
+        shared, counts = question.top_k.mechanism, question.top_k.publish_counts
+        assert isinstance(counts, CountBudget) and isinstance(plain.counts, CountBudget)
+        noise = [noise_of_counts(k, each.epsilon, each.delta or None).stddev() for each in (counts, plain.counts)]
+        gain = shared.parameter("epsilon") / plain.mechanism.parameter("epsilon")
+        assert (gain >= noise[0] / noise[1]) if counts.delta else (gain == 1)
+        cost = shared.cost(k) + counts.cost()
+        if question.privacy.accounting == "zcdp":
+            assert windows * cost.rho <= rho_within(Fraction(2), MICRO) and not cost.zcdp_delta
+        taken.add(bool(counts.delta))
+    assert True in taken
 
 
 def test_exponential_mechanisms_get_a_larger_share_than_other_pure_ones() -> None:

@@ -229,7 +229,7 @@ def test_published_counts_take_the_place_of_declared_ones(folder: Path) -> None:
     for words in (("--window-end", "2026-01-19"), ("--dry-run",)):
         refused = called(folder, *words, status=2).err
         assert "refuses what is close to noise" in refused
-        assert "the input of that last period may have been wrong: if it was, correct that period first" in refused
+        assert "the input of that last period, or the declaration, may be wrong: if it was the input" in refused
     # Which is judged by what was declared, and not by the counts that it corrects.
     assert told("2026-01-12", "--correction", "1").startswith("judging by 10 items and 1,000,000 users")
     assert report(folder, "--window-end", "2026-01-12", "--correction", "1") == 0

@@ -26,37 +26,34 @@ class Ahead:
     Args:
         readings: what one of them may be charged as, that which adds up last.
         fitting: how many of them fit.
-        used: the part of the budget that would be used with all of them.
+        in_all: what would be used with all of them, as a part of the budget and as a guarantee.
     """
 
     left: int
     horizon: int
     readings: Sequence[Cost]
     fitting: int
-    used: Fraction
+    in_all: str
 
     def in_words(self, which: str = "") -> str:
         """The sentence; `which` tells whose periods remain, and after what."""
         fit = "they fit" if self.fitting == self.left else "none of them fits"
         if 0 < self.fitting < self.left:
             fit = f"{self.fitting:,} of them fit and {self.left - self.fitting:,} will be refused"
-        return (
-            f"{self.left:,} of {self.horizon:,} periods{which}; with them {float(self.used):.1%} of the user budget "
-            f"would be used, so {fit}"
-        )
+        return f"{self.left:,} of {self.horizon:,} periods{which}; with them {self.in_all}, so {fit}"
 
 
 def ahead_of(budget: Budget, books: Books, left: int, horizon: int, readings: Sequence[Cost]) -> Ahead:
     """What so many periods need beside all that is charged, each at the best of some readings of its cost."""
     spent = heaviest(budget, budget_usage(budget, books).charges)
 
-    def used(more: int) -> Fraction:
-        return budget.used(_with(budget, spent, [(more, readings)]))
+    def after(more: int) -> Cost:
+        return _with(budget, spent, [(more, readings)])
 
-    fitting = bisect_right(range(1, left + 1), Fraction(1), key=used)
+    fitting = bisect_right(range(1, left + 1), Fraction(1), key=lambda more: budget.used(after(more)))
     if any(min(map(other.used, readings)) > 1 for other in books.budgets if other.dataset == budget.dataset):
         fitting = 0  # every release is charged to all budgets of the dataset
-    return Ahead(left, horizon, readings, fitting, used(left))
+    return Ahead(left, horizon, readings, fitting, _would_be_used(budget, after(left), " of the user budget"))
 
 
 def _with(budget: Budget, spent: list[tuple[int, Cost]], more: Sequence[tuple[int, Sequence[Cost]]]) -> Cost:
@@ -88,10 +85,15 @@ def _of_total(budget: Budget, cost: Cost) -> str:
 def _together(budget: Budget, books: Books, reports: Sequence[Ahead]) -> str:
     spent = heaviest(budget, budget_usage(budget, books).charges)
     in_all = _with(budget, spent, [(each.left, each.readings) for each in reports])
-    used, stated = budget.used(in_all), budget.guarantee(in_all)
-    refused = ", so some will be refused" if used > 1 else ""
+    refused = ", so some will be refused" if budget.used(in_all) > 1 else ""
+    return f"with all periods of all reports {_would_be_used(budget, in_all)}{refused}"
+
+
+def _would_be_used(budget: Budget, in_all: Cost, of: str = "") -> str:
+    """What is spent then, as a part of the budget and as a guarantee."""
+    stated = budget.guarantee(in_all)
     promise = f"epsilon {number(stated.epsilon)}, delta {number(stated.delta)}"
-    return f"with all periods of all reports {float(used):.1%} would be used ({promise}){refused}"
+    return f"{float(budget.used(in_all)):.1%}{of} would be used ({promise})"
 
 
 def reports_ahead(budget: Budget, books: Books) -> Iterator[tuple[str, Entry, Ahead]]:

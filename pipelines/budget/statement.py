@@ -138,16 +138,17 @@ def _stated(budget: Budget, sums: Sequence[Cost]) -> dict[str, Any]:
 
 
 def limit(budget: Budget, books: Books) -> str:
-    """The budget as the promise of all that it is charged for."""
+    """The budget as the promise of all that it is charged for; of a renewed one, in all periods too."""
     found = budget_usage(budget, books)
-    within = f": all that it lets through{' in one period' * (found.length is not None)} stays within that"
+    renewed = found.length is not None
+    within = f": all that it lets through{' in one period' * renewed} stays within that"
     used = budget.used(Cost.sum(heaviest(budget, found.charges)))
     if used > 1:
         within = f", and it holds more than that, since more was adopted: {float(used):.1%} is used"
     total = in_numbers({"epsilon": budget.total.epsilon, "delta": budget.total.delta})
     return (
         f"The ledger's budget of dataset {budget.dataset} is {total} for {UNITS[budget.unit]} "
-        f"(neighbours: {budget.neighbours}){within}."
+        f"(neighbours: {budget.neighbours}){within}{f'; {of_periods(budget, books)}' if renewed else ''}."
     )
 
 
@@ -162,7 +163,7 @@ def sentence(budget: Budget, books: Books) -> str:
     period = all_periods = ""
     if found["period"]["days"] is not None:
         period = f" in period {found['period']['number']},"
-        all_periods = f"; those of all periods {in_numbers(found['all_periods'])}; {of_periods(budget, books)}"
+        all_periods = f"; those of all periods {in_numbers(found['all_periods'])}"
     return (
         f"{limit(budget, books)} So far{period} {charges} spent{where} {in_numbers(found['spent'])}, "
         f"{how}{of_all}{all_periods}."

@@ -169,6 +169,7 @@ def _adopt(arguments: Namespace, others: list[str]) -> bool:
     """Write down published releases, and print what they were and what the budgets stand at."""
     from private_topk.pipelines.budget.ledger import tell_operator
     from private_topk.pipelines.release.adopting import entries_of, manifests_in
+    from private_topk.pipelines.release.promise import charges_of, disputed
 
     manifests = [each for place in arguments.manifest for each in manifests_in(place)]
     ledger = _ledger(arguments.ledger)
@@ -183,6 +184,8 @@ def _adopt(arguments: Namespace, others: list[str]) -> bool:
     books = ledger.read(arguments.dataset)
     budgets = [statement(budget, books) for budget in books.budgets]
     with level("warning"):
+        for told in disputed(charges_of(manifests, books.charges)):
+            tell_operator(printable(told))
         for each in budgets:
             if each["used"] > 1:
                 told = (
@@ -263,6 +266,8 @@ def _history(arguments: Namespace, others: list[str]) -> None:
         print(_renewed(each))
     if any((cost := entry.cost).delta and cost == Cost(cost.epsilon, cost.delta) for entry in books.charges):
         print("rho of what is charged by epsilon and delta is that of any such release; its sheet may prove less")
+    if not all(entry.cost.adds_up for entry in books.charges):
+        print("epsilon - is of what adds up by its rho alone; the manifest states its epsilon")
     if any(entry.outcome == ADOPTED for entry in books.charges):
         print("adopted releases have the time of the adoption, and their manifests the day of the release")
 

@@ -6,6 +6,7 @@ Pages, words, sign-off sheets, manifests and dry runs all state what `promised` 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -14,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from private_topk.pipelines.budget.accounting import ADOPTED, Charge, Entry, largest_sums, most, units
+from private_topk.pipelines.budget.accounting import ADOPTED, HORIZON, Charge, Entry, largest_sums, most, units
 from private_topk.pipelines.budget.composition import MAX_WINDOWS_OF_OPTIMAL, optimal_delta
 from private_topk.pipelines.budget.rows import BROKEN, cost_in
 from private_topk.pipelines.budget.sharing import over_windows
@@ -26,6 +27,7 @@ from private_topk.transforms.mechanisms.exact.accounting import at_most, epsilon
 from private_topk.transforms.stated import number, stated
 
 _NAMED = 4
+_BY_MANIFEST = "by the manifest: compare it with a copy"
 _BY_RHO = ("zcdp", "gaussian")
 _ROUNDED = Fraction("1.0001")
 """By what factor two costs may differ that are one, written down in six digits."""
@@ -287,13 +289,53 @@ def _is_one(some: Fraction, other: Fraction) -> bool:
     return max(some, other) <= min(some, other) * _ROUNDED
 
 
-def disputed(otherwise: Sequence[str]) -> Iterator[str]:
-    """The sentence on published releases that a ledger has charged otherwise than their manifests state."""
-    if otherwise:
-        yield (
-            f"The manifest and the ledger's charge of {_some(otherwise)} state other costs: one was changed since, and "
-            "these numbers count the larger."
-        )
+def disputed(charged: Iterable[tuple[Manifest, Entry | None]]) -> list[str]:
+    """The sentences on published releases that a ledger has charged otherwise than their manifests state."""
+    found: dict[str, dict[str, None]] = {}
+    for published, charge in charged:
+        if charge is not None:
+            costs = ["costs"] * charged_otherwise(published, charge.cost)
+            for names, counted in ((costs, "the larger"), (_asked_otherwise(published, charge), _BY_MANIFEST)):
+                if names:
+                    told = f"other {', '.join(names)}: one was changed since, and these numbers count {counted}."
+                    found.setdefault(told, {})[str(published.release_id)] = None
+    return [f"The manifest and the ledger's charge of {_some([*each])} state {told}" for told, each in found.items()]
+
+
+def _asked_otherwise(published: Manifest, charge: Entry) -> list[str]:
+    """What a manifest states otherwise than a charge of all that its promise and accuracy rest on but the cost, as far
+    as the ledger tells it: what was adopted tells little.
+    """
+    facts, privacy = published.to_json(), published.privacy
+    if privacy is None:
+        return []
+    names = ("mechanism", "k", "max_items_per_user", "max_windows_per_user", "amounts", "domain", "groups")
+    told = {**facts["parameters"], **{name: facts.get(name) for name in names}}
+    told |= {"neighbours": privacy.neighbours, "publish_counts": privacy.counts or None}
+    told["privacy_unit"] = "user" if privacy.of_all_windows else "user-window"
+    told["horizon"] = [privacy.windows or 1 if privacy.of_all_windows else None, facts.get("horizon")]
+    row = {"mechanism": charge.mechanism, "k": charge.k, "neighbours": charge.neighbours, "privacy_unit": charge.unit}
+    held = {name: value for name, value in row.items() if value is not None} | json.loads(charge.question or "{}")
+    if "draws" in held:  # a question of rankings: what it leaves out was not asked
+        held = dict.fromkeys(names) | held
+    if isinstance(asked := held.get("asked"), dict):
+        horizon = asked.get("horizon") if charge.unit == "user" else None
+        held["horizon"] = [horizon, asked.get(HORIZON)]
+    return [_differing(name, held[name], now) for name, now in told.items() if _differ(held.get(name, now), now)]
+
+
+def _differ(was: Any, now: Any) -> bool:  # noqa: ANN401 - JSON
+    """Whether a fact differs; of one with parts, any that the ledger holds: others follow from these."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        return any(_differ(value, now.get(name)) for name, value in was.items())
+    return bool(was != now)
+
+
+def _differing(name: str, was: Any, now: Any) -> str:  # noqa: ANN401 - JSON
+    if isinstance(was, dict | list) or isinstance(now, dict | list):
+        return name
+    now, was = ("none" if value is None else value for value in (now, was))
+    return f"{name} ({now}, charged {was})"
 
 
 def apart(lacking: Sequence[str], datasets: Sequence[str]) -> Iterator[str]:

@@ -15,7 +15,6 @@ from private_topk.pipelines.release.manifest import MANIFEST, Manifest
 from private_topk.pipelines.release.promise import (
     apart,
     as_charged,
-    charged_otherwise,
     charged_too,
     charges_of,
     disputed,
@@ -49,7 +48,7 @@ def with_books(
         return report, () if files else ("", *not_shown(report))
     parts, books = report.parts or [manifest], Ledger(ledger).read()
     charged = charges_of(parts, books.charges)
-    otherwise = _names(part for part, charge in charged if charge and charged_otherwise(part, charge.cost))
+    otherwise = disputed(charged)
     known = of_same_ids(parts, books.charges)
     ids = {each.release_id for each in known}
     lacking = [
@@ -64,7 +63,7 @@ def with_books(
     charges = [each for each in books.charges if each.dataset in datasets]
     budgets = [budget for budget in books.budgets if budget.dataset in datasets]
     limits = tuple(limit(budget, books) for budget in budgets)
-    report = replace(report, disputed=tuple(disputed(otherwise)), adopted=adopted(charges), limits=limits)
+    report = replace(report, disputed=otherwise, adopted=adopted(charges), limits=limits)
     if files and manifest.privacy is not None and not manifest.privacy.of_all_windows:
         starts, ends = Windows.at(manifest.bounds()).bounds()
         shown = starts.min(keepdims=True), ends.max(keepdims=True)

@@ -184,5 +184,8 @@ def _read(path: str) -> _Content:
             f"{verbatim(path)} is not the file that its manifest is of",
             "one of the two was changed or replaced: the SHA-256 is another",
         )
+    if rows and manifest.k not in (None, rows[0]["k"]):
+        rule = f"{verbatim(place)} states k {manifest.k}, and its ranking was asked for {rows[0]['k']}"
+        raise InvalidArgument("", rule, "the manifest was changed: bring it back from a copy")
     check_agrees(manifest, place)
     return rows, manifest

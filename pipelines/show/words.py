@@ -169,14 +169,14 @@ def what_is_lost(report: PublishedReport) -> list[str]:
     if report.charged:
         unknown = "counts in these numbers only as the ledger has charged it"
     told = (
-        ("ranking", "counts in these numbers."),
-        ("manifest", f"{unknown}. Bring the manifest back from a copy."),
+        ("ranking", "was withdrawn or is lost, and counts in these numbers."),
+        ("manifest", f"is not shown, and {unknown}. Bring the manifest back from a copy."),
     )
     sentences = []
     for lost, cost in told:
         names = [printable(name) for name in report.lost if name.endswith(MANIFEST) == (lost == "ranking")]
         beside = f"has no {lost} beside it" if len(names) == 1 else f"have no {lost}s beside them"
-        sentences += [f"{', '.join(names)} {beside}: what was published there is not shown, and {cost}"] * bool(names)
+        sentences += [f"{', '.join(names)} {beside}: what was published there {cost}"] * bool(names)
     return sentences + [f"In the ledger {report.adopted}"] * bool(report.adopted)
 
 

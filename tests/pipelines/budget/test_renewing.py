@@ -17,7 +17,7 @@ import pytest
 from private_topk.pipelines.budget.accounting import Budget, budget_usage
 from private_topk.pipelines.budget.ledger import Account, ChargeReceipt, Ledger, Request
 from private_topk.pipelines.budget.rows import moment
-from private_topk.pipelines.budget.statement import sentence
+from private_topk.pipelines.budget.statement import limit, sentence
 from private_topk.pipelines.cli import main
 from private_topk.pipelines.dry_run import fits
 from private_topk.pipelines.question import Question
@@ -201,7 +201,8 @@ def test_a_renewal_is_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> Non
     books = Ledger(url).read()
     told = sentence(books.budgets[0], books)  # on the sheet and in the entry
     spent = "0 charges have spent epsilon 0, delta 0, added up; those of all periods epsilon 0.1, delta 0"
-    assert told.endswith(f" So far in period 2, {spent}; {both}."), told
+    assert told.endswith(f" stays within that; {both}. So far in period 2, {spent}."), told
+    assert told.startswith(limit(books.budgets[0], books)), "the public page says it too"
     question = Question.of(1, "joint", ["tea"], epsilon=1, privacy_unit="user")
     quote = ChargeReceipt(2, None, "", Fraction(1, 2), Cost(Fraction(1)), only_rhos="; from then on")
     told = fits(Account(url, "plays"), quote, question)  # of a dry run
@@ -252,7 +253,7 @@ def test_what_was_adopted_beyond_a_budget_counts_in_all_its_periods(tmp_path: Pa
     found.renew("plays", "user", YEAR)
     found.charge(request("d", PURE))
     books = found.read()
-    told = sentence(books.budgets[0], books)
+    told = limit(books.budgets[0], books)
     assert told.endswith(
         "; a user in all 2 periods so far is protected by epsilon 0.4, delta 0, since more was adopted."
     ), told

@@ -145,7 +145,8 @@ def test_the_columns_of_a_history_add_up_to_what_is_spent(place: Path, capsys: p
     assert "later periods of a report are paid from this too; epsilons by zCDP do not add up, rhos do\n" in said
     assert [charge["epsilon"] for charge in charges] == [1, None] and charges[0]["rho"] == pytest.approx(1 / 48)
     assert main(["budget", "history", "--ledger", URL]) == 0
-    head, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
+    head, *rows, why = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert " ".join(why) == "epsilon - is of what adds up by its rho alone; the manifest states its epsilon"
     assert head[8:11] == ["epsilon", "rho", "delta"]
     assert [row[-5:-2] for row in rows] == [["1", "0.0208334", "0"], ["-", row_of(charges[1]["rho"]), "0"]]
     assert shown["spent"]["delta"] == 5e-7 and 1 < shown["spent"]["epsilon"] < 2

@@ -253,9 +253,10 @@ def test_a_file_that_is_checked_is_told_what_its_ledger_says(folder: Path) -> No
     assert "\nprivacy  with the next one: epsilon 2 for one user's rows in all windows" in said
     never = "; reports that were never charged are not counted; the periods left of this one cost epsilon 1.5 of the 2 "
     never += "that the budget holds\n"
-    fit = f"with them 100.0% of the user budget would be used, so they fit{never}"
+    fit = f"with them 100.0% of the user budget would be used (epsilon 2, delta 0), so they fit{never}"
     assert f"horizon  3 of 4 periods remain; {fit}" in said
-    fit = "with them 137.5% of the user budget would be used, so 2 of them fit and 1 will be refused"
+    fit = "with them 137.5% of the user budget would be used (epsilon 2.75, delta 0), so 2 of them fit and 1 will be "
+    fit += "refused"
     fit += never.replace("1.5", "2.25")
     assert f"horizon  3 of 4 periods remain; {fit}" in (said := checked("epsilon: 2", "epsilon: 3", 2))
     little = (
@@ -300,7 +301,7 @@ def test_whoever_charges_the_budget_of_a_report_is_told_what_that_still_needs(fo
     left = (
         f"3 of 4 periods of report weekly (last charged {day}) remain after this; with them 150.0% of the user budget "
     )
-    left += "would be used, so 1 of them fit and 2 will be refused\n"
+    left += "would be used (epsilon 3, delta 0), so 1 of them fit and 2 will be refused\n"
     assert f"\nreports  {left}" in said(f"{once('ad/hoc', '0.9')} --dry-run")
     assert f"\nledger: {left}" in said(once("adhoc", "0.9"))
     assert f"\n  ahead     {left.replace(' after this', '')}" in said(f"budget show --ledger {url}")
@@ -309,11 +310,14 @@ def test_whoever_charges_the_budget_of_a_report_is_told_what_that_still_needs(fo
     (folder / "weekly.yaml").write_text(text.replace("horizon: 4", "horizon: 20").replace("k: 3", "k: 2"))
     assert report(folder, *SECOND) == 0
     left = f"18 of 20 periods of report weekly (last charged {day}) remain; with them 170.0% of the user budget "
-    assert f"{left}would be used, so 4 of them fit and 14 will be" in said(f"budget show --ledger {url}")
+    assert f"{left}would be used (epsilon 3.4, delta 0), so 4 of them fit and 14 will" in said(
+        f"budget show --ledger {url}"
+    )
     assert "of report" not in said(f"report {folder}/weekly.yaml --dry-run", 2)
     other = text.replace("report: weekly", "report: other").replace("epsilon: 2", "epsilon: 0.1")
     (folder / "other.yaml").write_text(other.replace("out/", "others/"))
-    left = f"{left.replace('remain', 'remain after this').replace('170.0', '171.2')}would be used, so 3 of"
+    left = f"{left.replace('remain', 'remain after this').replace('170.0', '171.2')}would be used (epsilon 3.425, "
+    left += "delta 0), so 3 of"
     told = said(f"report {folder}/other.yaml --dry-run")
     assert f"\nreports  {left}" in told
     alone, rest = ", if the others take nothing", "; reports that were never charged are not counted\n"

@@ -10,7 +10,10 @@ import pytest
 from tests.pipelines.show.rankings import asked, day, published, shown
 from tests.pipelines.support import command
 
-SAID = "6.manifest.json has no ranking beside it: what was published there is not shown, and counts in these numbers."
+SAID = (
+    "6.manifest.json has no ranking beside it: what was published there was withdrawn or is lost, and counts in these "
+    "numbers."
+)
 
 
 @pytest.fixture(autouse=True)

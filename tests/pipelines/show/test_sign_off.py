@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 import re
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.sign_off import registry_entry, sheet
+from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within
 from private_topk.transforms.windows import Period
 from tests.pipelines.show.rankings import PAGES, answered, asked, day, published, shown
@@ -473,6 +475,74 @@ def test_a_manifest_that_states_another_cost_than_was_charged_is_named() -> None
         done = command("show", "days", "--sign-off", "--ledger", LEDGER)
         said = "The manifest and the ledger's charge of weekly/6 state other costs: one was changed since"
         assert done.status == 0 and (said in " ".join(done.out.split())) is (factor != 1), done
+
+
+GROUPED = {"groups": ["DE", "FR"], "groups_per_user": 2, "overall": True, "max_items_per_user": 2}
+SUMS = {"mechanism": "laplace", "max_value": 2.5, "value_resolution": 0.5, "max_items_per_user": 1}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        *({}, BASIC, OPTIMAL, ZCDP, GROUPED, SUMS, ZCDP | {"mechanism": "gaussian", "max_items_per_user": 1}),
+        {"mechanism": "laplace", "max_items_per_user": 1, "publish_counts": "drawn", "round_counts": 10},
+        {"publish_counts": 0.25, "publish_counts_delta": 1e-6, "neighbours": "replace-one"},
+        {"mechanism": "limit-domain", "domain": UnknownDomain(), "delta": 1e-6, "max_items_per_user": 1},
+    ],
+)
+def test_what_nobody_has_edited_is_not_disputed(more: dict[str, Any]) -> None:
+    """By a charge, and by an adoption, which tells less."""
+    facts = {"delta": 1e-3, "unit": more.get("privacy_unit", "user-window")}
+    neighbours = more.get("neighbours", "add-remove")
+    for url in (LEDGER, "sqlite:///other.db"):
+        budget(url, neighbours=neighbours, **facts)
+    charged_days(5, **more)
+    command("budget", "adopt", "days", "--ledger", "sqlite:///other.db", "--dataset", "plays")
+    for url in (LEDGER, "sqlite:///other.db"):
+        done = command("show", "days", "--sign-off", "--ledger", url)
+        assert done.status == 0 and "one was changed since" not in done.out + done.err, done
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "told"),
+    [
+        ('"add-remove"', '"replace-one"', "neighbours (replace-one, charged add-remove)"),
+        ('"mechanism": "joint"', '"mechanism": "peeling"', "mechanism (peeling, charged joint)"),
+        ('"noise": "gumbel"', '"noise": "exponential"', "noise (exponential, charged gumbel)"),
+        ('"max_items_per_user": 2', '"max_items_per_user": 1', "max_items_per_user (1, charged 2)"),
+        ('"size": 3', '"size": 9', "domain"),
+        ('"per_user": 2', '"per_user": 1', "groups"),
+        ('"size": 2', '"size": 1', "groups"),
+        ('"windows": 4', '"windows": 3', "horizon"),
+    ],
+)
+def test_a_manifest_that_states_another_question_than_was_charged_is_named(was: str, now: str, told: str) -> None:
+    """On sheet and page, and when it is adopted: the promise or its accuracy rests on it."""
+    budget(unit="user")
+    charged_days(5, 6, **BASIC, **GROUPED)
+    for number in (5, 6):
+        place = Path(f"days/{number}.manifest.json")
+        assert was in (text := place.read_text())
+        write(place, text.replace(was, now))
+    said = f"The manifest and the ledger's charge of weekly/5, weekly/6 state other {told}: one was changed since, and "
+    said += "these numbers count by the manifest: compare it with a copy."
+    for form in ("--sign-off", "--registry"):
+        assert said in " ".join(shown("days", form, "--ledger", LEDGER).replace("''", "'").split())
+    assert command("show", "days", "--html", "page.html", "--ledger", LEDGER).status == 0
+    assert html.unescape(Path("page.html").read_text()).count(said) == 1
+    assert said in command("budget", "adopt", "days", "--ledger", LEDGER, "--dataset", "plays").err
+
+
+def test_a_manifest_of_another_k_than_its_ranking_is_refused() -> None:
+    budget()
+    charged_days(5)
+    place = Path("days/5.manifest.json")
+    write(place, place.read_text().replace('"k": 2', '"k": 1'))
+    done = command("show", "days")
+    assert done.status == 2 and "5.manifest.json states k 1, and its ranking was asked for 2" in done.err, done
+    Path("days/5.csv").unlink()
+    said = "of weekly/5 state other k (1, charged 2)"
+    assert said in " ".join(shown("days", "--sign-off", "--ledger", LEDGER).split())
 
 
 @pytest.mark.parametrize(

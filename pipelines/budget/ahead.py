@@ -26,21 +26,26 @@ class Ahead:
     Args:
         readings: what one of them may be charged as, that which adds up last.
         fitting: how many of them fit.
-        in_all: what would be used with all of them, as a part of the budget and as a guarantee.
+        used: the part of the budget that would be used with all of them.
+        promise: the guarantee of all that is charged then, in words.
     """
 
     left: int
     horizon: int
     readings: Sequence[Cost]
     fitting: int
-    in_all: str
+    used: Fraction
+    promise: str
 
     def in_words(self, which: str = "") -> str:
         """The sentence; `which` tells whose periods remain, and after what."""
         fit = "they fit" if self.fitting == self.left else "none of them fits"
         if 0 < self.fitting < self.left:
             fit = f"{self.fitting:,} of them fit and {self.left - self.fitting:,} will be refused"
-        return f"{self.left:,} of {self.horizon:,} periods{which}; with them {self.in_all}, so {fit}"
+        return (
+            f"{self.left:,} of {self.horizon:,} periods{which}; with them {float(self.used):.1%} of the user budget "
+            f"would be used ({self.promise}), so {fit}"
+        )
 
 
 def ahead_of(budget: Budget, books: Books, left: int, horizon: int, readings: Sequence[Cost]) -> Ahead:
@@ -53,7 +58,8 @@ def ahead_of(budget: Budget, books: Books, left: int, horizon: int, readings: Se
     fitting = bisect_right(range(1, left + 1), Fraction(1), key=lambda more: budget.used(after(more)))
     if any(min(map(other.used, readings)) > 1 for other in books.budgets if other.dataset == budget.dataset):
         fitting = 0  # every release is charged to all budgets of the dataset
-    return Ahead(left, horizon, readings, fitting, _would_be_used(budget, after(left), " of the user budget"))
+    in_all = after(left)
+    return Ahead(left, horizon, readings, fitting, budget.used(in_all), _promise(budget, in_all))
 
 
 def _with(budget: Budget, spent: list[tuple[int, Cost]], more: Sequence[tuple[int, Sequence[Cost]]]) -> Cost:
@@ -85,15 +91,14 @@ def _of_total(budget: Budget, cost: Cost) -> str:
 def _together(budget: Budget, books: Books, reports: Sequence[Ahead]) -> str:
     spent = heaviest(budget, budget_usage(budget, books).charges)
     in_all = _with(budget, spent, [(each.left, each.readings) for each in reports])
-    refused = ", so some will be refused" if budget.used(in_all) > 1 else ""
-    return f"with all periods of all reports {_would_be_used(budget, in_all)}{refused}"
+    used = budget.used(in_all)
+    refused = ", so some will be refused" if used > 1 else ""
+    return f"with all periods of all reports {float(used):.1%} would be used ({_promise(budget, in_all)}){refused}"
 
 
-def _would_be_used(budget: Budget, in_all: Cost, of: str = "") -> str:
-    """What is spent then, as a part of the budget and as a guarantee."""
-    stated = budget.guarantee(in_all)
-    promise = f"epsilon {number(stated.epsilon)}, delta {number(stated.delta)}"
-    return f"{float(budget.used(in_all)):.1%}{of} would be used ({promise})"
+def _promise(budget: Budget, spent: Cost) -> str:
+    stated = budget.guarantee(spent)
+    return f"epsilon {number(stated.epsilon)}, delta {number(stated.delta)}"
 
 
 def reports_ahead(budget: Budget, books: Books) -> Iterator[tuple[str, Entry, Ahead]]:

@@ -140,15 +140,17 @@ def _stated(budget: Budget, sums: Sequence[Cost]) -> dict[str, Any]:
 def limit(budget: Budget, books: Books) -> str:
     """The budget as the promise of all that it is charged for; of a renewed one, in all periods too."""
     found = budget_usage(budget, books)
-    renewed = found.length is not None
-    within = f": all that it lets through{' in one period' * renewed} stays within that"
+    period = in_all = ""
+    if found.length is not None:
+        period, in_all = f" in one period of at least {found.length / _DAY:g} days", f"; {of_periods(budget, books)}"
+    within = f": all that it lets through{period} stays within that"
     used = budget.used(Cost.sum(heaviest(budget, found.charges)))
     if used > 1:
         within = f", and it holds more than that, since more was adopted: {float(used):.1%} is used"
     total = in_numbers({"epsilon": budget.total.epsilon, "delta": budget.total.delta})
     return (
         f"The ledger's budget of dataset {budget.dataset} is {total} for {UNITS[budget.unit]} "
-        f"(neighbours: {budget.neighbours}){within}{f'; {of_periods(budget, books)}' if renewed else ''}."
+        f"(neighbours: {budget.neighbours}){within}{in_all}."
     )
 
 

@@ -315,9 +315,10 @@ def _asked_otherwise(published: Manifest, charge: Entry) -> list[str]:
     told["privacy_unit"] = "user" if privacy.of_all_windows else "user-window"
     told["horizon"] = [privacy.windows or 1 if privacy.of_all_windows else None, facts.get("horizon")]
     row = {"mechanism": charge.mechanism, "k": charge.k, "neighbours": charge.neighbours, "privacy_unit": charge.unit}
-    held = {name: value for name, value in row.items() if value is not None} | json.loads(charge.question or "{}")
+    held = json.loads(charge.question or "{}") | {name: value for name, value in row.items() if value is not None}
     if "draws" in held:  # a question of rankings: what it leaves out was not asked
         held = dict.fromkeys(names) | held
+    held.pop("horizon", None)  # of a request of one's own, which may note anything
     if isinstance(asked := held.get("asked"), dict):
         horizon = asked.get("horizon") if charge.unit == "user" else None
         held["horizon"] = [horizon, asked.get(HORIZON)]

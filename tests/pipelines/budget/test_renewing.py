@@ -201,7 +201,9 @@ def test_a_renewal_is_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> Non
     books = Ledger(url).read()
     told = sentence(books.budgets[0], books)  # on the sheet and in the entry
     spent = "0 charges have spent epsilon 0, delta 0, added up; those of all periods epsilon 0.1, delta 0"
-    assert told.endswith(f" stays within that; {both}. So far in period 2, {spent}."), told
+    assert told.endswith(
+        f" in one period of at least 365 days stays within that; {both}. So far in period 2, {spent}."
+    ), told
     assert told.startswith(limit(books.budgets[0], books)), "the public page says it too"
     question = Question.of(1, "joint", ["tea"], epsilon=1, privacy_unit="user")
     quote = ChargeReceipt(2, None, "", Fraction(1, 2), Cost(Fraction(1)), only_rhos="; from then on")

@@ -73,7 +73,7 @@ def test_a_folder_without_a_ranking_has_every_form_of_its_manifests() -> None:
     for number in "57":
         Path("days", f"{number}.csv").unlink()
     nothing = "No ranking is here: what was published was taken away or is lost, and counts all the same."
-    lost = "5.manifest.json, 6.manifest.json, 7.manifest.json have no rankings beside them: what was published there is"
+    lost = "5.manifest.json, 6.manifest.json, 7.manifest.json have no rankings beside them: what was published there"
     title, promise = "Daily top 2, 2026-01-05 00:00 to 2026-01-08 00:00 UTC", "epsilon 3"
     for form in ("--sign-off", "--registry"):
         done = command("show", "days", form)

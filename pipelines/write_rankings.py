@@ -23,7 +23,7 @@ from private_topk.pipelines.release.formats import RANKING_FORMATS
 from private_topk.pipelines.release.manifest import Manifest, Publication
 from private_topk.pipelines.release.promise import cost_of_a_window
 from private_topk.pipelines.sinks import ToFile, ToFolder
-from private_topk.pipelines.sinks.files import windows_in
+from private_topk.pipelines.sinks.files import WindowsTogether, windows_in
 from private_topk.pipelines.sinks.sink import about_the_output
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.release import Ranking, Release
@@ -104,6 +104,8 @@ class WriteRankings(beam.PTransform):
             sink.check(period, [], release)
             sink.check_columns(self.manifest)
             sink.check_place(period, release, self.manifest)
+        if isinstance(sink, ToFolder) and rankings.is_bounded:
+            _ = rankings | "Miss none" >> WindowsTogether(period)
         # Ranking  ->  path
         return rankings | "Publish" >> sink.write(self.manifest, release, period=period)
 

@@ -11,7 +11,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from private_topk.pipelines.release.manifest import BudgetFacts, Manifest
+from private_topk.pipelines.release.manifest import BudgetFacts, Manifest, Zcdp
+from private_topk.pipelines.release.promise import cost_of_publication, not_corrected
 from private_topk.pipelines.show.published import PublishedReport, day_of, when
 from private_topk.pipelines.show.templates import rendered
 from private_topk.pipelines.show.words import (
@@ -127,14 +128,21 @@ def _facts(report: PublishedReport, books: Sequence[str]) -> dict[str, Any]:
 
 
 def _of_a_window(manifest: Manifest, parts: Sequence[Manifest]) -> str:
-    """What a window costs as zCDP; where that has changed, of how many of the windows here."""
+    """What a window costs as zCDP each time it is published; where that differs, of how many of these."""
     found: dict[str, int] = {}
-    for each in parts if manifest.zcdp_of_a_window is None else [manifest]:
-        if (zcdp := each.zcdp_of_a_window) is not None and zcdp.rho:
-            delta = f" but for a delta of {number(zcdp.delta)}" if zcdp.delta else ""
-            told = f"rho {number(zcdp.rho)} (zCDP){delta}"
-            found[told] = found.get(told, 0) + len(each.paid_for())
-    return ", ".join(f"{told}{f' of {many:,}' * (len(found) > 1)}" for told, many in found.items())
+    shown = not_corrected(parts or [manifest])
+    for each in shown:
+        before = (one.zcdp or Zcdp.of(cost_of_publication(one)) for one in each.corrects)
+        for zcdp in (each.zcdp_of_a_window, *before):
+            if zcdp is not None and zcdp.rho:
+                delta = f" but for a delta of {number(zcdp.delta)}" if zcdp.delta else ""
+                told = f"rho {number(zcdp.rho)} (zCDP){delta}"
+                found[told] = found.get(told, 0) + len(each.paid_for())
+    if len(found) < 2:
+        return "".join(found)
+    again = any(each.corrects for each in shown)
+    often = {told: ("once" if many == 1 else f"{many:,} times") if again else f"of {many:,}" for told, many in found.items()}
+    return ", ".join(f"{told} {how}" for told, how in often.items())
 
 
 def _numbers(budget: BudgetFacts) -> str:

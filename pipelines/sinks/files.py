@@ -200,8 +200,8 @@ def _check_writable(output: str) -> None:
 
 
 class WindowsTogether(beam.PTransform):
-    """The rankings of all windows together, [Ranking]. Raises IncompleteDataError on the worker if a window is missing:
-    what a runner has lost whole, nobody else could notice.
+    """The rankings of all windows together, [Ranking]. Raises IncompleteDataError on the worker if a window is missing,
+    or all are: nobody else could notice.
     """
 
     def __init__(self, period: Period | None) -> None:
@@ -209,19 +209,24 @@ class WindowsTogether(beam.PTransform):
         self._windows = 1 if period is None else len(period)
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
+        some, kind = "Out of the windows" >> WindowInto(GlobalWindows()), tuple[int, list[Ranking]]
+        none = rankings.pipeline | beam.Impulse() | "None of them" >> flat_map(lambda _: [(0, [])]).with_output_types(kind)
+        each = rankings | some | "Together" >> flat_map(lambda ranking: [(0, [ranking])]).with_output_types(kind)
         return (
-            rankings
-            | "Out of the windows" >> WindowInto(GlobalWindows())
-            | "Together" >> flat_map(lambda ranking: [(0, ranking)]).with_output_types(tuple[int, Ranking])
+            (each, none)
+            | "With none" >> beam.Flatten()
             | "Await every window" >> beam.GroupByKey()
             | "See that all are there" >> flat_map(_all_there, self._windows)
         )
 
 
-def _all_there(gathered: tuple[int, Iterable[Ranking]], windows: int) -> Iterator[list[Ranking]]:
-    rankings = list(gathered[1])
+def _all_there(gathered: tuple[int, Iterable[list[Ranking]]], windows: int) -> Iterator[list[Ranking]]:
+    rankings = [ranking for some in gathered[1] for ranking in some]
     if len({ranking.window for ranking in rankings}) < windows:
-        raise IncompleteDataError("the runner lost windows: nothing is published")
+        raise IncompleteDataError(
+            "not every window's ranking came to be published: a transform behind the rank left some out, or the "
+            "runner lost windows"
+        )
     yield rankings
 
 

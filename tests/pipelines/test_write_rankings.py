@@ -139,6 +139,21 @@ def test_a_stream_has_a_file_for_each_window() -> None:
     assert len(list(Path("top").glob("*.avro"))) == 3
 
 
+@pytest.mark.parametrize("output", ["top.csv", "top/"])
+@pytest.mark.parametrize(("period", "kept"), [(DAYS, 0), (DAYS, 2), (None, 0)])
+def test_rankings_that_are_lost_on_their_way_fail_the_job(output: str, period: Period | None, kept: int) -> None:
+    """Also all of them, of which no step would hear: the books would say that they were released."""
+    ledger, rank = opened(), top(period=period)
+    request = Request.of(rank, dataset="plays", fingerprint="ab" * 16)
+    pipeline = beam.Pipeline()
+    rankings = pipeline | beam.Create(ROWS) | beam.Map(lambda row: row[:2]).with_output_types(tuple[str, str]) | rank
+    left = rankings | beam.Filter(lambda ranking: ranking.window.start and ranking.window.start.day < 5 + kept)
+    _ = left | WriteRankings(output, rank, request)
+    with pytest.raises(Exception, match="a transform behind the rank left some out"), charge(request, LEDGER):
+        pipeline.run().wait_until_finish()
+    assert [each.outcome for each in ledger.read().charges] == ["failed"] and not Path("top.csv").exists()
+
+
 def test_rankings_of_another_transform_are_refused() -> None:
     """A slip of one word, where a pipeline has two: it would state the promise of the other."""
     large, small = top(epsilon=3.0, k=3), top("top/2", epsilon=0.1)

@@ -56,9 +56,9 @@ def charged_days(*numbers: int, **more: Any) -> None:  # noqa: ANN401
         charged(f"days/{number}.csv", asked(f"weekly/{number}", **day(number), **more))
 
 
-def charged_correction() -> None:
+def charged_correction(**more: Any) -> None:  # noqa: ANN401
     """Of 6 January. Its manifest says what it corrects, as that of a report file does."""
-    charged("days/6.correction-1.csv", asked("weekly/6/correction-1", **day(6)))
+    charged("days/6.correction-1.csv", asked("weekly/6/correction-1", **day(6), **more))
     place = Path("days/6.correction-1.manifest.json")
     corrects = [{"report": "weekly/6", "epsilon": 1.0, "delta": 0.0}]
     place.write_text(json.dumps(json.loads(place.read_text()) | {"corrects": corrects}))
@@ -325,6 +325,22 @@ def test_releases_are_counted_with_those_that_were_corrected_are_lost_or_have_no
     assert "what a ledger tells The ledger has" in sheet and "rankings one user can change" not in sheet
     alone = command("show", "days/7.csv", "--sign-off", "--ledger", LEDGER).out
     assert "The ledger has charged" not in alone, "of other windows"
+
+
+def test_a_correction_by_another_epsilon_has_its_own_rho_on_the_sheet() -> None:
+    """By hand: joint costs epsilon² / 8. Also where the sheet is of the correction alone, or a ledger tells the first."""
+    budget()
+    charged_days(5, 6, 7)
+    charged_correction(epsilon=2.0)
+    place = Path("days/6.correction-1.manifest.json")
+    [first], facts = (facts := json.loads(place.read_text()))["corrects"], facts
+    place.write_text(json.dumps(facts | {"corrects": [first | {"zcdp": {"rho": 0.125, "delta": 0.0}}]}))
+    both = "of each window, each time rho 0.125 (zCDP) 3 times, rho 0.5 (zCDP) once "
+    assert both in (sheet := shown("days", "--sign-off")), sheet
+    alone = "of each window, each time rho 0.5 (zCDP) once, rho 0.125 (zCDP) once "
+    assert alone in (sheet := shown(str(place.with_suffix("").with_suffix(".csv")), "--sign-off")), sheet
+    lose("6.correction-1.*")
+    assert both in (sheet := shown("days", "--sign-off", "--ledger", LEDGER)), sheet
 
 
 @pytest.mark.parametrize("corrected", [False, True])

@@ -15,12 +15,14 @@ import msgspec
 from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.ledger import Request
 from private_topk.pipelines.budget.sharing import Privacy
+from private_topk.pipelines.differences import differing, told
 from private_topk.pipelines.question import composition_of
 from private_topk.pipelines.registry import sink_of
 from private_topk.pipelines.release.adopting import manifests_in
 from private_topk.pipelines.release.describe import charge_of, manifest_of
 from private_topk.pipelines.release.formats import RANKING_FORMATS
 from private_topk.pipelines.release.manifest import Manifest, Publication
+from private_topk.pipelines.release.place import Bounds
 from private_topk.pipelines.release.promise import cost_of_a_window
 from private_topk.pipelines.sinks import ToFile, ToFolder
 from private_topk.pipelines.sinks.files import WindowsTogether, windows_in
@@ -30,7 +32,7 @@ from private_topk.transforms.release import Ranking, Release
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.top_k import PrivateTopK
 from private_topk.transforms.validation import named_as_arguments
-from private_topk.transforms.windows import Period
+from private_topk.transforms.windows import Period, WindowBounds
 
 
 @beam.typehints.with_input_types(Ranking)
@@ -45,7 +47,8 @@ class WriteRankings(beam.PTransform):
         output: the path of a file, such as top.avro (also .jsonl, .csv or .parquet), for all windows together; or a
             folder, with / at its end, for a file of each window, as a stream needs.
         rank: the `PrivateTopK` whose rankings these are.
-        request: what a ledger is charged for them. The manifest then names its dataset, and states its privacy unit.
+        request: what a ledger is charged for them, by `with charge(...)` around the run: this charges nothing. The
+            manifest then names its dataset, and states its privacy unit.
         corrects: the path of the ranking, or the folder, that this one corrects in all of its windows, and which stays
             there: pages show this one and count what both have cost, and corrections before it. `output` is then
             another, such as top.correction-1.avro beside it.
@@ -190,21 +193,31 @@ def _corrected(place: str | os.PathLike[str], own: Manifest, period: Period | No
     names, windows = {each.release_id for each in first}, {(one.start, one.end) for one in windows_in(period)}
     found: dict[str, list[Manifest]] = {}
     for each in beside:
-        told = {one.release_id for one in each.corrects}
-        if (each.release_id in names or names & told) and each.release_id != id and id not in told:
+        ids = {one.release_id for one in each.corrects}
+        if (each.release_id in names or names & ids) and each.release_id != id and id not in ids:
             found.setdefault(str(each.release_id), []).append(each)
-    for release_id, manifests in found.items():
-        same = {bounds for each in manifests for bounds in each.bounds()} == windows
-        if not same or any(_ranked(each) != _ranked(own) for each in manifests):
-            rule = f"{verbatim(path)} has other windows, groups or columns in {verbatim(release_id)}"
-            raise InvalidArgument("corrects", rule, "rank again all that it has: it is corrected as a whole")
+    for release_id, manifests in sorted(found.items(), key=lambda each: each[0] not in names):
+        theirs = {bounds for each in manifests for bounds in each.bounds()}
+        apart = (differing(_ranked(each, theirs), _ranked(own, windows), dict) for each in manifests)
+        if fields := next(filter(None, apart), None):
+            whose = "" if release_id in names else f" in {release_id}, which corrects it too"
+            rule = verbatim(f"{path} has {told(fields)}{whose}")
+            raise InvalidArgument("corrects", rule, "rank again all that it has, in the same way")
     told_costs = (one for manifests in found.values() for each in manifests for one in each.corrects)
     costs = (Publication.of(id, cost_of_a_window(each[0])) for id, each in found.items() if each[0].private)
     return tuple({one.release_id: one for one in (*told_costs, *costs)}.values())
 
 
-def _ranked(manifest: Manifest) -> tuple[object, ...]:
-    return manifest.groups, manifest.names("item"), manifest.names("group"), manifest.privacy and manifest.privacy.unit
+def _ranked(manifest: Manifest, windows: set[Bounds]) -> dict[str, Any]:
+    """What a correction must have in common with what it corrects."""
+    labels = sorted(WindowBounds(*each).label() for each in windows)
+    names = {f"{role} columns": ", ".join(manifest.names(role)) for role in ("item", "group")}
+    return names | {
+        "unit": manifest.privacy and manifest.privacy.unit,
+        "period": labels[0] if len(labels) < 2 else f"{labels[0]} to {labels[-1]} ({len(labels):,} windows)",
+        "number of groups": manifest.groups.number if manifest.groups else 0,
+        "groups": msgspec.to_builtins(manifest.groups),
+    }
 
 
 def _manifest(rank: PrivateTopK, request: Request | None, corrects: tuple[Publication, ...] = ()) -> Manifest:

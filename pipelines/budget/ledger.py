@@ -676,9 +676,11 @@ def _other_input(asked: Entry, earlier: Entry) -> InvalidArgument:
         ", also the order of its rows and, in a frame, the types of its columns",
     )
     erased, order = ("", "") if asked.stream else (erased, order)
+    own = earlier.is_published and "asked" not in json.loads(asked.question)  # of no command, and of no report file
+    corrects = " (with corrects= of WriteRankings where it repairs what is published)" * own
     remedy = (
-        f"{erased}restore what it was used with{order} (free), or {ANOTHER_RELEASE}; publishing twice under one "
-        "id would reveal the change"
+        f"{erased}restore what it was used with{order} (free), or {ANOTHER_RELEASE}{corrects}; publishing twice under "
+        "one id would reveal the change"
     )
     if asked.fingerprint == earlier.fingerprint:
         rest = " and restore the rest" if also else ""

@@ -22,7 +22,7 @@ from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.release.place import Lying, manifest_path, pair_at, same_rows, what_lies
 from private_topk.pipelines.run_state import RunState
 from private_topk.runners import say
-from private_topk.transforms.errors import InvalidArgument, of_another_release, printable, verbatim
+from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, of_another_release, printable, verbatim
 
 try:
     import fcntl
@@ -70,13 +70,20 @@ def publish(
 
 def _second_answer(lying: Lying, ranking: bytes) -> InvalidArgument | None:
     """The refusal of a ranking other than the one that this release has published at a place, or None."""
-    there = lying.pair.ranking
-    if lying.of != "this release" or there is None or same_rows(lying.path, there, ranking):
+    there, manifest = lying.pair
+    if lying.of != "this release" or there is not None and same_rows(lying.path, there, ranking):
         return None
+    since = "its input or code has changed since, or another version has drawn it"
+    if there is None:
+        if manifest is None or manifest.is_of(ranking):
+            return None
+        rule = f"{verbatim(lying.path)} is lost, and was another ranking of {verbatim(lying.release)}, as its manifest"
+        remedy = "bring it back from a copy, or draw it with the code, input and versions that it had"
+        return InvalidArgument("output", f"{rule} tells: {since}", f"{remedy} (free); or {ANOTHER_RELEASE}", True)
     rule = f"{verbatim(lying.path)} holds another ranking of {verbatim(lying.release)}"
     if lying.lost_manifest:
         return InvalidArgument("output", f"{rule}, whose manifest is lost", "bring its manifest back from a copy")
-    return of_another_release("output", f"{rule}: its input has changed since, or another version has drawn it")
+    return of_another_release("output", f"{rule}: {since}")
 
 
 @contextmanager

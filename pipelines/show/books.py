@@ -58,7 +58,8 @@ def with_books(
     datasets = _datasets(charged, known, books)
     if not known:
         command = shlex.join([*places, "--ledger", ledger_named(ledger), "--dataset", datasets[0]])
-        remedy = f"{_CHARGED}; if that is lost, `private-topk budget adopt {printable(command)}` charges this one"
+        adopt = f"`private-topk budget adopt {printable(command)}` charges this one"
+        remedy = f"{_CHARGED}; if that is lost, or the job ran outside `with charge(...)`, {adopt}"
         raise InvalidArgument("ledger", f"knows nothing of {verbatim(lacking[0])}", literal(remedy))
     charges = [each for each in books.charges if each.dataset in datasets]
     budgets = [budget for budget in books.budgets if budget.dataset in datasets]

@@ -140,9 +140,8 @@ def _of_a_window(manifest: Manifest, parts: Sequence[Manifest]) -> str:
                 found[told] = found.get(told, 0) + len(each.paid_for())
     if len(found) < 2:
         return "".join(found)
-    again = any(each.corrects for each in shown)
-    often = {told: ("once" if many == 1 else f"{many:,} times") if again else f"of {many:,}" for told, many in found.items()}
-    return ", ".join(f"{told} {how}" for told, how in often.items())
+    of, times = ("", " times") if any(each.corrects for each in shown) else ("of ", "")
+    return ", ".join(f"{told} {of}{many:,}{times}".replace(" 1 times", " once") for told, many in found.items())
 
 
 def _numbers(budget: BudgetFacts) -> str:

@@ -209,11 +209,12 @@ class WindowsTogether(beam.PTransform):
         self._windows = 1 if period is None else len(period)
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
-        some, kind = "Out of the windows" >> WindowInto(GlobalWindows()), tuple[int, list[Ranking]]
-        none = rankings.pipeline | beam.Impulse() | "None of them" >> flat_map(lambda _: [(0, [])]).with_output_types(kind)
-        each = rankings | some | "Together" >> flat_map(lambda ranking: [(0, [ranking])]).with_output_types(kind)
+        some = rankings | "Out of the windows" >> WindowInto(GlobalWindows())
+        none, kind = rankings.pipeline | beam.Impulse(), tuple[int, list[Ranking]]
+        each = some | "Together" >> flat_map(lambda ranking: [(0, [ranking])]).with_output_types(kind)
+        nothing = none | "None of them" >> flat_map(lambda _: [(0, [])]).with_output_types(kind)
         return (
-            (each, none)
+            (each, nothing)
             | "With none" >> beam.Flatten()
             | "Await every window" >> beam.GroupByKey()
             | "See that all are there" >> flat_map(_all_there, self._windows)

@@ -181,6 +181,8 @@ def test_a_correction_is_shown_in_place_of_what_it_corrects_and_both_count(outpu
     shown = json.loads(command("show", "tops", "--json").out)
     assert {row["release_id"] for row in shown["rows"]} == {"top/1/correction-2"}
     assert shown["manifest"]["privacy"]["epsilon"] == 4
+    sheet = " ".join(command("show", "tops", "--sign-off").out.split())
+    assert "of each window, each time rho 0.462118 (zCDP) 6 times, rho 1.52319 (zCDP) 3 times " in sheet, sheet
     Ledger("sqlite:///again.db").create(Budget.of("plays", 90))
     adopted = command("budget", "adopt", "tops", "--ledger", "sqlite:///again.db", "--dataset", "plays")
     assert adopted.status == 0, adopted
@@ -197,9 +199,21 @@ def test_only_a_whole_ranking_is_corrected(output: str) -> None:
     write(output, top())
     day = Period.of("2026-01-06", "2026-01-07", "1d")
     several = {"domain": [("a", "b")], "item": ["country", "title"], "k": 1}
-    for changed in ({"period": day}, {"groups": ["DE"]}, several):
-        with refused("corrects", "has other windows, groups or columns in top/1", "corrected as a whole"):
+    corrected = output.replace("top.", "top.correction-1.") if output.endswith("l") else "tops/correction-1/"
+    write(corrected, top("top/0/v2"), corrects=output)  # is read before the first
+    days = "period 20260105T000000Z--20260106T000000Z to 20260107T000000Z--20260108T000000Z (3 windows) (now 20260106T"
+    for changed, said in (
+        ({"period": day}, days),
+        ({"groups": ["DE"]}, "number of groups 0 (now 1), other groups"),
+        (several, "item columns item (now country, title)"),
+    ):
+        with refused("corrects", f"{output} has {said}", "rank again all that it has, in the same way") as told:
             WriteRankings("new.avro", top("top/1/correction-1", **changed), corrects=output)
+        assert "v2" not in str(told.value)
+    rank = top("top/1/correction-1")
+    request = Request.of(rank, dataset="plays", fingerprint="ab" * 16, unit="user")
+    with refused("corrects", "has unit one user's rows within one window (now one user's rows in all windows)"):
+        WriteRankings("new.avro", rank, request, corrects=output)
     with refused("corrects", "is of the same release", "give the rank another id"):
         WriteRankings("new.avro", top(epsilon=2.0), corrects=output)
     with refused("corrects", "has no manifest", "give the ranking that is corrected"):

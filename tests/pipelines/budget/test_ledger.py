@@ -122,7 +122,11 @@ def test_the_same_id_over_other_input_is_refused(url: str) -> None:
     ledger.create(Budget("other", "user-window", Total(Fraction(9), Fraction(0), Fraction(0))))
     ledger.charge(request("a"))
     said = "for other input (dataset plays): if files came later, give only the earlier ones (free; docs/reports.md)"
-    with refused("release_id", "a was used on", said):
+    with refused("release_id", "a was used on", said) as told:
+        ledger.charge(request("a", fingerprint="f2" * 32))
+    assert "corrects=" not in str(told.value)
+    ledger.finish(ledger.charge(request("a")).entry, "released")
+    with refused("release_id", "a was used on", "with corrects= of WriteRankings where it repairs what is published"):
         ledger.charge(request("a", fingerprint="f2" * 32))
     with refused("release_id", "a was used on", "for another dataset (dataset plays)", "give dataset plays (free)"):
         ledger.charge(request("a", dataset="other"))

@@ -132,6 +132,13 @@ def test_one_release_has_one_answer_at_a_place(tmp_path: Path, overwrite: bool) 
         with pytest.raises(InvalidArgument, match=said):
             publish(path, ranking, manifest(report="week", key_id="key", k=k, windows=windows), overwrite)
         assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+    Path(path).unlink()
+    asked = manifest(report="week", key_id="key", k=3, windows=windows)
+    with pytest.raises(InvalidArgument, match="is lost, and was another ranking of week, as its manifest tells"):
+        publish(path, b"item\nb\n", asked, overwrite)
+    assert {file.name for file in tmp_path.iterdir()} == {"r.manifest.json"}
+    publish(path, b"item\na\n", asked, overwrite)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before, "the same brings itself back"
 
 
 def test_a_write_that_fails_leaves_neither_file(tmp_path: Path) -> None:

@@ -328,7 +328,7 @@ def test_releases_are_counted_with_those_that_were_corrected_are_lost_or_have_no
 
 
 def test_a_correction_by_another_epsilon_has_its_own_rho_on_the_sheet() -> None:
-    """By hand: joint costs epsilon² / 8. Also where the sheet is of the correction alone, or a ledger tells the first."""
+    """By hand: joint costs epsilon² / 8. Also of the correction alone, or where only a ledger tells of it."""
     budget()
     charged_days(5, 6, 7)
     charged_correction(epsilon=2.0)
@@ -841,7 +841,8 @@ def test_a_ledger_that_says_nothing_of_the_ranking_is_refused() -> None:
     assert "give the ledger that was charged; bring a lost one back from its backup, or open it" in done.err
     done = command("show", "r.csv", "--sign-off", "--ledger", same)
     assert done.status == 2 and "knows nothing of charged: give the ledger that was charged" in done.err, done
-    assert f"if that is lost, `private-topk budget adopt r.csv --ledger {same} --dataset plays` charges" in done.err
+    adopt = f"`private-topk budget adopt r.csv --ledger {same} --dataset plays` charges"
+    assert f"if that is lost, or the job ran outside `with charge(...)`, {adopt}" in done.err
     assert command("show", "r.csv", "--sign-off", "--ledger", LEDGER).status == 0
 
 

@@ -73,7 +73,7 @@ def _second_answer(lying: Lying, ranking: bytes) -> InvalidArgument | None:
     there, manifest = lying.pair
     if lying.of != "this release" or there is not None and same_rows(lying.path, there, ranking):
         return None
-    since = "its input or code has changed since, or another version has drawn it"
+    since = "its input has changed since, or its code, or another version has drawn it"
     if there is None:
         if manifest is None or manifest.is_of(ranking):
             return None

@@ -74,8 +74,11 @@ def dry_run(
         yield "mechanism", f"{mechanism}{with_delta(question) if question.reason else ''}"
     score, k = question.top_k.score, question.top_k.k
     many = "all items above its threshold" if k is None else f"k {k}"
-    by = "" if score == USERS else f", by {score.measure}: a user adds at most {float(score.most):g} to an item"
+    at_most = f"to the nearest {float(score.unit):g}: a user adds at most {float(score.most):g} to an item"
+    by = "" if score == USERS else f", by {score.measure} {at_most}"
     yield "draw", f"{' '.join(drawn_by(manifest))}, {many}{by}"
+    if counts := question.counts_told():
+        yield "counts", counts
     yield "privacy", promised(report, manifest, published(), charges())
     yield "release", _release(report)
     yield from _ledger(report)

@@ -29,7 +29,7 @@ from private_topk.transforms.mechanisms.noisy_counts import DRAWN, CountBudget
 from private_topk.transforms.mechanisms.parameters import as_written
 from private_topk.transforms.mechanisms.registry import name_of
 from private_topk.transforms.metric import USERS
-from private_topk.transforms.release import Release
+from private_topk.transforms.release import NoiseSize, Release
 from private_topk.transforms.spec import TopK, check_kinds
 from private_topk.transforms.windows import Period
 from private_topk.transforms.windows.period import period_of
@@ -161,6 +161,22 @@ class Question:
         if told is None and (reach := reach_of(top_k.mechanism, top_k.k, top_k.domain.size or None)):
             told = noise_told(reach, None if top_k.score == USERS else top_k.score.unit)
         return f"{self.asked.mechanism.about.name} ({told})" if told else ""
+
+    @property
+    def noise_of_counts(self) -> NoiseSize | None:
+        """The noise of the published counts, by public facts alone; None where there are none, or where the rows decide
+        how many.
+        """
+        return None if self.top_k.k is None else self.top_k.noise(self.top_k.max_items)
+
+    def counts_told(self) -> str:
+        """How far published counts are off, or nothing where there are none or that is not known."""
+        noise, published = self.noise_of_counts, self.top_k.max_items
+        if noise is None:
+            return ""
+        each = "the published count" if published == 1 else f"each of {published:,} published counts"
+        sure = "of the one without noise at least 95% of the time"
+        return f"{each} is within ± {noise.within_95:,} {sure} (standard deviation {noise.stddev:g})"
 
     @property
     def privacy(self) -> Privacy:

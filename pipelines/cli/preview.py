@@ -236,6 +236,8 @@ def _print_shares(options: Options, arguments: Arguments) -> None:
         return
     for question in questions:
         _print_budget(question)
+        if told := question.counts_told():
+            print(f"{told[0].upper()}{told[1:]}.")
         print(f"\nIn a run: {_run(arguments, question)}\n")
     print("With --like a preview also tells what such rankings would be like, for every mechanism.")
 
@@ -293,17 +295,13 @@ def _print_budget(question: Question) -> None:
     print(f"mechanism: {told}\n" if told else "")
     what = "window" if question.asked.groups is None else "ranking"
     _print_accountings(question.shares, privacy.accounting, what)
-    counts, noise = drawn.publish_counts, drawn.noise(drawn.max_items)
-    if counts is not None and noise is not None:
+    counts = drawn.publish_counts
+    if counts is not None:
         ranking = float(drawn.mechanism.parameter("epsilon"))
         parts = f"epsilon {ranking:.6g}, the counts {float(counts.epsilon):.6g}"
         if drawn.draws_counts:
             parts = "all: its counts come with the draw, and are too high on average"
         print(f"\nOf a {what}'s share the ranking has {parts}.")
-        print(
-            f"{drawn.max_items} published counts have noise of standard deviation {noise.stddev:g}: "
-            f"+- {noise.within_95:,} at least 95% of the time."
-        )
 
 
 def _print_accountings(shares: Mapping[str, Share], tightest: str | None, of: str) -> None:

@@ -29,6 +29,7 @@ from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
 from private_topk.transforms.errors import InvalidArgument, by_signature, did_you_mean, kind_shown, literal, verbatim
 from private_topk.transforms.groups import OVERALL, Groups
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name
+from private_topk.transforms.mechanisms.choice import needs_delta
 from private_topk.transforms.mechanisms.registry import name_of
 from private_topk.transforms.spec import TopK, check_kinds
 from private_topk.transforms.windows import Period
@@ -174,7 +175,7 @@ class Preview:
         """The recommendation with its reasons, in sentences; of what is close to noise, what would be better."""
         alike = [self.questions[one.name] for one in self.outlooks if one.ordered is self.best.ordered]
         advice = self.advice(alike) if self.close_to_noise else ""
-        return [*reasons(self.outlooks), *([advice] if advice else [])]
+        return [*reasons(self.outlooks), *([advice] if advice else []), *_of_counts(self.question)]
 
     def advice(self, questions: Sequence[Question]) -> str:
         """What would find at least half of the top k, by more draws of what may be taken; nothing of a step to date.
@@ -228,6 +229,7 @@ class Preview:
             "recommended": self.best.name,
             "close_to_noise": self.close_to_noise,
             "reasons": self.reasons(),
+            **_noise_of_counts(self.question),
             "mechanisms": [outlook.plain() for outlook in self.outlooks],
             "left_out": {name: error.shown() for name, error in self.left_out.items()},
         }
@@ -289,7 +291,7 @@ class Previews:
         missed = list(self.previews)[-1] not in self.worth
         advice = some[-1].advice([self.question]) if some[1:] and missed else ""
         more = [f"In the smallest, {advice[0].lower()}{advice[1:]}"] if advice else []
-        return [said, *more, *self.notes]
+        return [said, *more, *self.notes, *_of_counts(self.question)]
 
     def body(self) -> str:
         columns = [((name,), one) for name, one in self.previews.items()]
@@ -308,9 +310,19 @@ class Previews:
             f"{self.each}s": self.number,
             "worth_publishing": list(self.worth),
             "reasons": self.reasons(),
+            **_noise_of_counts(self.question),
             "mechanisms": {name: [outlook.plain() for outlook in one] for name, one in self.previews.items()},
             "left_out": {name: error.shown() for name, error in self.shown.left_out.items()},
         }
+
+
+def _of_counts(question: Question) -> list[str]:
+    return [f"{told[0].upper()}{told[1:]}."] if (told := question.counts_told()) else []
+
+
+def _noise_of_counts(question: Question) -> dict[str, Any]:
+    noise = question.noise_of_counts
+    return {} if noise is None else {"noise_stddev": noise.stddev, "noise_95": noise.within_95}
 
 
 def asked_in_words(found: Sequence[Preview | Previews]) -> str:
@@ -507,6 +519,9 @@ def question_of(
     elif domain is None:
         most = given.get("max_items_per_user")
         domain = RangeDomain(0, RangeDomain.LONGEST if largest is None else largest.histogram(most, False).items)
+    several = not isinstance(mechanism, str | Mechanism) and len(tuple(mechanism)) > 1
+    if several and not domain.is_public and "delta" not in given:
+        raise needs_delta()
     groups = _numbered_groups(by_group, groups_per_user, overall)
     return Question.of(mechanism=mechanism, domain=domain, groups=groups, held=held, **given)
 

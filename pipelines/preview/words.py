@@ -148,8 +148,10 @@ def named(names: Sequence[str]) -> str:
 
 def _of_top(outlook: Outlook) -> str:
     k, recall, also = outlook.k, outlook.recall.value, " over flatter and steeper ones too" * bool(outlook.others)
+    told = within(outlook.recall)
+    told = told if told.startswith(("over", "under")) else f"{100 * recall:.1f}%"  # at the ends of what there is
     return (
-        f"{recall * k:.3g} of the top {k} on average ({100 * recall:.1f}%){_where(outlook)}, "
+        f"{recall * k:.3g} of the top {k} on average ({told}){_where(outlook)}, "
         f"{of_one_ranking(outlook)} nine times of ten{also}"
     )
 

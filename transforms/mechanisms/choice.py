@@ -90,6 +90,12 @@ NOISY_ORDERS = tuple(kind.about.name for kind in (Oneshot, Peeling, CdpPeeling, 
 """Those that add noise to the count of every item of a list."""
 
 
+def needs_delta() -> InvalidArgument:
+    """The refusal of an unknown domain without a delta."""
+    rule = "must be given where the domain is unknown, because a published item tells that somebody has it"
+    return InvalidArgument("delta", rule, f"{TAKE_DELTA}, or give the public list")
+
+
 def compared(items: int | None) -> tuple[str, ...]:
     """The names of those that add noise to counts of so many public items; None where the domain is unknown."""
     return tuple(_UNKNOWN) if items is None else NOISY_ORDERS
@@ -127,8 +133,7 @@ def chosen(
     if epsilon is None:
         raise InvalidArgument("epsilon", "must be given", "it is the privacy budget, such as 1")
     if items is None and delta is None:
-        rule = "must be given where the domain is unknown, because a published item tells that somebody has it"
-        raise InvalidArgument("delta", rule, f"{TAKE_DELTA}, or give the public list")
+        raise needs_delta()
     if items is not None and k is None:
         remedy = "with {unknown_domain}, {delta} and {max_items_per_user} it may be left out"
         raise InvalidArgument("k", "must be given", f"how many items to publish; {remedy}")

@@ -11,8 +11,10 @@ from math import isqrt
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
+from private_topk import rank
 from private_topk.pipelines.preview import (
     Estimate,
     Expected,
@@ -105,6 +107,38 @@ def test_the_recommendation_is_of_all_curves_that_are_considered() -> None:
     assert rival.endswith(f", but {means[0]} and not {means[1]} in the mean of all curves.")
     among_many = preview_of(shape, found.question, names, {}, None, str, alone=False)
     assert among_many.best.name == "peeling", "as in a table of several settings"
+
+
+def test_the_noise_of_published_counts_is_foretold() -> None:
+    """By public facts alone: what `rank` then states."""
+    asked: dict[str, Any] = {"k": 2, "epsilon": 1.0, "mechanism": "oneshot", "publish_counts": 0.5}
+    found = preview(GAPS, **asked, draws=2)
+    rows = pl.DataFrame({"user": ["u"], "item": ["a"]})
+    noise = rank(rows, **asked, domain=[f"{n}" for n in range(GAPS.histogram(None, False).items)])[0].noise
+    assert noise is not None
+    told = f"Each of 2 published counts is within ± {noise.within_95} of the one without noise at least 95% of the time"
+    assert found.reasons()[-1].startswith(told) and told in str(found)
+    assert (found.plain()["noise_stddev"], found.plain()["noise_95"]) == (noise.stddev, noise.within_95)
+    assert told in str(preview({"a": GAPS, "b": GAPS}, **asked, draws=2))
+    assert "noise_95" not in preview(GAPS, 2, 1.0, mechanism="oneshot", draws=2).plain()
+
+
+def test_an_unknown_domain_needs_a_delta_whoever_asks() -> None:
+    said = "^delta must be given where the domain is unknown, because a published item tells that somebody has it"
+    for call in (preview, rank):
+        with pytest.raises(InvalidArgument, match=said):
+            call(
+                GAPS if call is preview else pl.DataFrame({"user": ["u"], "item": ["a"]}),
+                2,
+                epsilon=1,
+                unknown_domain=True,
+            )
+    with pytest.raises(InvalidArgument, match="^mechanism joint needs a public domain"):
+        preview(GAPS, 2, 1, unknown_domain=True, mechanism="joint")
+
+
+def test_few_draws_are_said_to_be_few_in_words_too() -> None:
+    assert "on average (over 70.0%)" in preview(GAPS, 5, 1.0, mechanism="joint", draws=10).reasons()[0]
 
 
 def test_an_unknown_domain_says_how_many_places_stay_empty() -> None:

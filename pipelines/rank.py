@@ -24,7 +24,14 @@ from private_topk.pipelines.dry_run import dry_run as facts_of
 from private_topk.pipelines.files import as_path
 from private_topk.pipelines.process import is_read_along
 from private_topk.pipelines.question import Question
-from private_topk.pipelines.release.formats import RankingSchema, format_of, rankings_in
+from private_topk.pipelines.release.formats import (
+    RankingSchema,
+    arrow_schema,
+    as_text,
+    format_of,
+    group_of,
+    rankings_in,
+)
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.release.place import pair_at
 from private_topk.pipelines.release.store import publish
@@ -33,6 +40,7 @@ from private_topk.pipelines.run import run
 from private_topk.pipelines.show.charts import Picture, bump_chart, has_places, list_chart
 from private_topk.pipelines.show.page import page, snippet
 from private_topk.pipelines.show.published import PublishedReport
+from private_topk.pipelines.show.reading import read_published
 from private_topk.pipelines.show.templates import STYLE
 from private_topk.pipelines.sinks import ToFile
 from private_topk.pipelines.sources.columns import Columns
@@ -268,6 +276,25 @@ class Rankings:
 
     table: pa.Table = field(repr=False)
     manifest: Manifest = field(repr=False)
+    _read: PublishedReport | None = field(default=None, repr=False)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Rankings:
+        """The rankings of a published file, or of a folder of them: one release or a series, as `show` reads them.
+
+        Raises InvalidArgument as that does, and where a manifest is lost.
+        """
+        found = read_published(as_path(path, "path"))
+        if found.manifest is None:
+            rule = f"has a ranking without its manifest: {verbatim(str(path))}"
+            raise InvalidArgument("path", rule, "copy that there too")
+        shown = found.parts[0] if len(found.parts) == 1 else found.manifest
+        manifest = msgspec.structs.replace(shown, windows=found.windows, output=None, ranking_sha256=None)
+        order = {(at.start, at.end, at.group and as_text(at.group)): place for place, at in enumerate(found.windows)}
+        rows = sorted(found.rows, key=lambda row: order[row["window_start"], row["window_end"], group_of(row)])
+        schema = RankingSchema.of(manifest)
+        rows = [{**row, "item": int(row["item"])} if schema.integers else row for row in rows]  # CSV has no types
+        return cls(pa.Table.from_pylist(rows, arrow_schema(schema)), manifest, found)
 
     def __len__(self) -> int:
         return len(self.windows)
@@ -377,6 +404,8 @@ class Rankings:
         Raises InvalidArgument where one stands, and for another ending; the rankings stay as they are.
         """
         place = as_path(path, "path")
+        if self._read is not None and len(self._read.parts) != 1:
+            raise InvalidArgument("", "are of several releases, each with a manifest of its own", "copy their files")
         try:
             codec = format_of(place)
         except InvalidArgument as refusal:
@@ -387,7 +416,7 @@ class Rankings:
 
     def report(self) -> PublishedReport:
         """The rankings as a report that can be shown."""
-        return PublishedReport(self.to_rows(), self.manifest)
+        return self._read or PublishedReport(self.to_rows(), self.manifest)
 
     def __str__(self) -> str:
         from private_topk.pipelines.show.words import in_text

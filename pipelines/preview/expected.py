@@ -19,7 +19,7 @@ from numbers import Real
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from private_topk.pipelines.files import as_path, exists, open_content, why
 from private_topk.pipelines.options import Options, names_a_file
@@ -233,7 +233,7 @@ class PublicCounts:
         InvalidArgument, TypeError: they are no valid counts.
     """
 
-    counts: Sequence[int] | NDArray[np.int64]
+    counts: ArrayLike
     name: str = "counts"
     _checked: Histogram = field(init=False, repr=False, compare=False)
 
@@ -276,10 +276,14 @@ class Released:
     steepness: float = 1.0
 
     def __post_init__(self) -> None:
-        counts = self.noisy_counts
-        if not isinstance(counts, Sequence | np.ndarray) or not all(isinstance(each, Real) for each in counts):
-            rule = f"must be numbers, got {type(counts).__name__}"
-            raise InvalidArgument("noisy_counts", rule, "give those of one ranking: rankings[0].noisy_counts")
+        counts: Any = self.noisy_counts
+        if not isinstance(counts, Sequence) and np.ndim(counts) == 1:  # a column
+            counts = np.asarray(counts).tolist()
+            object.__setattr__(self, "noisy_counts", counts)
+        if not isinstance(counts, Sequence) or not all(isinstance(each, Real) for each in counts):
+            rule = f"must be numbers, got {type(self.noisy_counts).__name__}"
+            remedy = "give those of one ranking: rankings[0].noisy_counts, or a column of them"
+            raise InvalidArgument("noisy_counts", rule, remedy)
         if self.items is not None:
             _check_whole("items", self.items, _MAX_ITEMS)
         if not len(counts):

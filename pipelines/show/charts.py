@@ -49,6 +49,12 @@ def has_places(listings: Sequence[Listing]) -> bool:
     return len(listings) > 1 and any(listing.ranked for listing in listings)
 
 
+def how_many_are_noise(listings: Sequence[Listing]) -> str:
+    """In how many of some windows most is noise, to be said behind their name; nothing where that is in none."""
+    noisy, judged = sum(bool(each.noise) for each in listings), sum(each.drawn is not None for each in listings)
+    return f": mostly noise in {noisy}{f' of the newest {judged}' if judged < len(listings) else ''}" if noisy else ""
+
+
 def bump_chart(listings: Sequence[Listing], name: str) -> str:
     """Every item's place from window to window; the first ten of the newest window in colour, the others pale.
 
@@ -74,16 +80,19 @@ def bump_chart(listings: Sequence[Listing], name: str) -> str:
     left_out = f" Only the first {places} places are drawn." if most > places else ""
     left_out += " A broken line stands where something was asked otherwise." if any(e.changed for e in shown) else ""
     cut = f" Only the last {len(shown)} of {len(listings)} windows are drawn." if len(listings) > len(shown) else ""
+    group, noise = listings[-1].group, how_many_are_noise(listings)
+    title = f"Places{'' if group is None else f' of {group}'} over {len(listings)} windows{noise}"
+    note = (f"{title}." if noise or group is not None else "") + cut
     of_ends = share_starts(shown)
     every = -(-8 * len(shown[-1].day()) // step)  # so that dates do not run into each other
     return rendered(
         "places.svg",
         name=name,
-        title=f"Places over {len(listings)} windows",
+        title=title,
         about="Each line is an item; place 1 is at the top. A gap is a window without the item. The first "
         f"{len(lit)} items of the newest window are in colour. The table of all windows has the same.{left_out}{cut}",
-        width=left + step * last + beyond,
-        height=_TOP + row * places + (22 if cut else 10),
+        width=max(left + step * last + beyond, _width(note, len(note))),
+        height=_TOP + row * places + (22 if note else 10),
         step=step,
         row=row,
         left=left,
@@ -107,7 +116,7 @@ def bump_chart(listings: Sequence[Listing], name: str) -> str:
         ],
         lines=lines,
         between=_between(by_item, last, left, step) if row == _ROOMY else [],
-        cut=cut,
+        note=note,
     )
 
 
@@ -186,13 +195,17 @@ def list_chart(listing: Listing, name: str) -> str:
     order = "The items in their places; place 1 is at the top." if listing.ranked else "The items, in no order of rank."
     left_out = f" Only the first {len(rows)} are drawn." if len(rows) < len(listing.rows) else ""
     beside = _LENGTH + 10 + _width("about 1,000,000 ± 100,000") if listing.counted else 0
+    what = "Noisy counts" if listing.counted else "Ranking" if listing.ranked else "Set"
+    title = f"{what}, {listing.caption()}{': mostly noise' * bool(listing.noise)}"
+    note = title if listing.noise or listing.group is not None else ""
     return rendered(
         "list.svg",
         name=name,
-        title=f"{'Noisy counts' if listing.counted else 'Ranking' if listing.ranked else 'Set'}, {listing.title()}",
+        title=title,
         about=(counted if listing.counted else order) + left_out,
-        width=start + beside,
-        height=12 + 26 * len(rows),
+        width=max(start + beside, _width(note, len(note))),
+        height=12 + 26 * len(rows) + 20 * bool(note),
+        note=note,
         start=start,
         longest=_LENGTH,
         counted=listing.counted,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from private_topk.pipelines.show.charts import bump_chart, count_bar, has_places
+from private_topk.pipelines.show.charts import bump_chart, count_bar, has_places, how_many_are_noise
 from private_topk.pipelines.show.published import Listing, PublishedReport, share_starts
 from private_topk.pipelines.show.templates import STYLE, rendered
 from private_topk.pipelines.show.words import (
@@ -112,13 +112,8 @@ def _of_a_group(name: str | None, listings: Sequence[Listing]) -> dict[str, Any]
         "before": before,
         "places": has_places(listings),
         "all": _all_windows(listings) if several else None,
-        "noise": _how_many_are_noise(listings),
+        "noise": how_many_are_noise(listings),
     }
-
-
-def _how_many_are_noise(listings: Sequence[Listing]) -> str:
-    noisy, judged = sum(bool(each.noise) for each in listings), sum(each.drawn is not None for each in listings)
-    return f": mostly noise in {noisy}{f' of the newest {judged}' if judged < len(listings) else ''}" if noisy else ""
 
 
 def _ranks(listing: Listing) -> dict[str, Any]:

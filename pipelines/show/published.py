@@ -169,10 +169,10 @@ class PublishedReport:
     def _grouped(self) -> bool:
         if self.rows:
             return bool(columns_in(self.rows[0])[0])
-        return any(window.group is not None for window in self._windows)
+        return any(window.group is not None for window in self.windows)
 
     @property
-    def _windows(self) -> tuple[Window, ...]:
+    def windows(self) -> tuple[Window, ...]:
         """What was declared to be published and is not lost, of which some may be without an item."""
         lost = set[Window]().union(*self.lost.values())
         return () if self.manifest is None else tuple(each for each in self.manifest.windows if each not in lost)
@@ -236,7 +236,7 @@ class PublishedReport:
         """
         by_window: dict[tuple[Any, Any, Any], list[Mapping[str, Any]]] = {}
         grouped = self._grouped
-        for window in self._windows:
+        for window in self.windows:
             if not grouped:
                 by_window[window.start, window.end, None] = []
             elif window.group is not None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from private_topk.pipelines.preview import InAmounts, PublicCounts, Reaches, Released
@@ -83,6 +88,17 @@ def test_noisy_counts_that_rise_are_pooled() -> None:
     assert Released([10, -5], items=2).histogram(None, False).counts().tolist() == [10, 0]
     sums = InAmounts(replace(released, noisy_counts=[10, 6, 8, 7, 2]), Amounts(3, "0.1"))
     assert sums.histogram(None, False).counts().tolist() == [100, 71, 70, 69, 20], "a unit apart, whatever it is worth"
+
+
+@pytest.mark.parametrize("column", [pd.Series, pl.Series, np.array, pa.array])
+def test_columns_of_counts_are_counts(column: Callable[[list[int]], Any]) -> None:
+    released = Released(column([9, 7, 4]), items=5)
+    assert released.summary() == Released([9, 7, 4], items=5).summary() and released == Released([9, 7, 4], items=5)
+    assert PublicCounts(column([9, 7, 4])).summary() == PublicCounts([9, 7, 4]).summary()
+    with pytest.raises(TypeError, match="counts must be integers, got dtype float64: cast them if they are whole"):
+        PublicCounts(column([3.0, 2.0]))
+    with pytest.raises(InvalidArgument, match="noisy_counts must be numbers, got .*: give those of one ranking"):
+        Released(column(["a", "b"]))
 
 
 def test_unpublished_counts_continue_the_decline_of_published_ones() -> None:

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from private_topk import Rankings
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.show.noise import drawn_with, in_words, is_noise, of_draws
 from private_topk.pipelines.show.page import page
@@ -147,6 +148,11 @@ def test_every_ranking_that_is_noise_is_marked() -> None:
     page = Path("r.html").read_text()
     assert SAID not in page and "windows: mostly noise in 1</summary>" in page
     assert page.count(", mostly noise</th>") == page.count("2026-01-05, mostly noise</th>") == 1
+    assert "Places over 2 windows: mostly noise in 1." in Rankings.read("r.csv").plot().svg
+    of(FEW)
+    assert ": mostly noise</text>" in Rankings.read("r.csv").plot().svg
+    of(MANY)
+    assert "mostly noise" not in Rankings.read("r.csv").plot().svg
     of(FEW, amounts=Amounts(1))
     assert SAID in shown()
     of(MANY, amounts=Amounts(400))

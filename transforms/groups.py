@@ -78,7 +78,9 @@ class Groups:
         ):
             got = "a single text" if isinstance(given, str | bytes) else type(given).__name__
             raise InvalidArgument(
-                "groups", f"must be a list of groups, got {got}", "the list is public, and never made from the rows"
+                "groups",
+                f"must be a list of groups, got {got}",
+                "the list is public, and never made from the rows; read a file of it first",
             )
         try:
             object.__setattr__(self, "labels", PublicDomain.of(given))

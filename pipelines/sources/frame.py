@@ -255,7 +255,7 @@ def _made(make: Callable[[], _T]) -> _T:
     raise InvalidArgument(
         "rows",
         f"must hand over its columns as Arrow's, and raised {kind}",
-        "convert it to a table of Arrow first, to see why",
+        "convert it to a table of Arrow first, or .collect() a lazy frame, to see why",
     )
 
 

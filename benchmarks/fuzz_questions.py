@@ -114,7 +114,7 @@ def _mechanism(draw: random.Random, words: Words, unknown: bool) -> Words:
 
 def _amounts(draw: random.Random) -> Words:
     found: Words = {"value_column": "amount", "max_value": draw.choice(["1", "4", "60"])}
-    return found | ({"value_resolution": "0.5"} if draw.random() < 0.3 else {})
+    return found | {"value_resolution": "0.5" if draw.random() < 0.3 else "1"}
 
 
 def _windows(draw: random.Random) -> Words:

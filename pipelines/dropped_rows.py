@@ -37,6 +37,7 @@ from private_topk.transforms.counters import (
     read_about_users,
     read_dropped_rows,
     read_empty_rankings,
+    read_rounded_rows,
     read_whether_rows_are_left,
 )
 from private_topk.transforms.domain import CodedDomain
@@ -73,6 +74,7 @@ _OF_FILES = {
     _OTHER_ENCODING: " (--csv-encoding)",
 }
 """The options that a cause may be mended by, which a table in memory does not have."""
+_ROUNDED = "rows have an amount with decimals, which are rounded away, as no value resolution is given"
 _NO_ZONE = "times have no zone: they are read as UTC"
 _BLANK = "rows have a user of blanks alone: they count as one person"
 _SPELLED = "rows have a user with blanks around, or not in NFC: each spelling counts as another person"
@@ -107,6 +109,7 @@ def tell_dropped_rows(done: Done, asked: bool | None, exact: bool = False) -> No
         metrics = done.job.metrics()
         lost, left = read_dropped_rows(metrics), read_whether_rows_are_left(metrics)
         empty, users = read_empty_rankings(metrics), _USERS.get(read_about_users(metrics))
+        rounded = read_rounded_rows(metrics)
     except Exception:  # whatever a runner raises that keeps no metrics, or whose server has gone
         say("dropped rows: not known, as the runner does not tell", sys.stderr)
         return
@@ -121,11 +124,12 @@ def tell_dropped_rows(done: Done, asked: bool | None, exact: bool = False) -> No
         told = "; ".join([told, *(why if few else data_quality_of(done.report).why())])
     elif (lost or left is False) and isinstance(source, Files):
         told = f"{told}; {more} tells why, and of which input"
+    told = f"{told}; {rounded} {_ROUNDED}" if rounded and _ROUNDED not in told else told
     told = f"{told}; {users}" if users else told
     if left is not False and empty:
         others = "; and more" if len(empty) > _MAX_EMPTY else ""
         told = f"{told}. Pure noise, since nothing was counted there: {'; '.join(_plainly(empty, done.report))}{others}"
-    facts = {"dropped": lost, "any_left": left, "nothing_counted": empty}
+    facts = {"dropped": lost, "any_left": left, "nothing_counted": empty, "rounded": rounded}
     say(Line(f"dropped rows {heading(exact)}: {printable(told)}", event="dropped_rows", **facts), sys.stderr)
 
 
@@ -453,6 +457,7 @@ def _add(
             block = block.filter(pa.array(~late))
     found = rankable(block, spec)
     look.users.add(found.rows["user"])
+    look.notes[uri, _ROUNDED] += found.rounded
     in_groups = spec.groups is not None and not spec.groups.overall
     applies = (bool(spec.score.columns), in_groups, "domain" in spelled)
     for (reason, count), told in zip(found.dropped.items(), applies, strict=True):

@@ -266,7 +266,7 @@ _AMOUNTS = _section(
     ),
     Option(
         "value_resolution",
-        _both("amounts are rounded to multiples of it; {max_value} must be one (default: 1)")
+        _both("amounts are rounded to multiples of it (default: 1, but floats need it); {max_value} must be one")
         | {"preview": "amounts are rounded to multiples of it (default: 1)"},
         number,
         "R",

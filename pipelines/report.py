@@ -48,6 +48,7 @@ from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.metric import USERS
 from private_topk.transforms.rows import rankable
 from private_topk.transforms.stated import number
+from private_topk.transforms.types import kind_of
 from private_topk.transforms.windows import Period
 
 _BYTES_PER_SHARD = 4 << 20
@@ -135,6 +136,13 @@ class Report:
         if None not in stated and (empty := sorted(listed.difference(*filter(None, stated)))):
             told.append(f"no input is of these groups, whose rankings will be noise: {_first(empty)}")
         return told
+
+    def check_amounts(self) -> None:
+        """Raise InvalidArgument if a column of amounts may have decimals by its type, and nobody says what to do."""
+        for part in self.source.parts():
+            for name in part.columns.of("value"):
+                for kind in (types[name] for types in part.types if name in types):
+                    self.question.top_k.score.check_resolution(kind_of(kind), name, part.uri)
 
     @property
     def windows(self) -> Period | None:

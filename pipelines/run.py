@@ -126,6 +126,7 @@ def check(report: Report, launch: Launch) -> None:
     if not finished:
         report.check_stated_groups()
         report.source.check(report.windows)
+        report.check_amounts()
     if report.source.integer_items:
         check_digits("domain", kind_of(pa.int64()), question.top_k.domain)
     with about_the_output(report.sink.uri):

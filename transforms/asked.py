@@ -182,7 +182,7 @@ def score_of(asked: Mapping[str, Any]) -> Score:
         if name in asked:
             raise InvalidArgument(name, "must be left out", "{amounts} have their own")
     if amounts is not None or "max_value" in asked:
-        return amounts or Amounts(asked["max_value"], asked.get("value_resolution", 1))
+        return amounts or Amounts(asked["max_value"], asked.get("value_resolution"))
     for name in ("value_column", "value_resolution"):
         if name in asked:
             raise InvalidArgument(

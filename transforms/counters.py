@@ -23,12 +23,13 @@ _NAMESPACE, _DROPPED, _ROUNDED = "private_topk", "operator_only_dropped_rows_", 
 _MARKS = _DREW, _HAD_ROWS = "operator_only_workers_that_drew", "operator_only_workers_with_rows_left"
 _LEFT = tuple(f"operator_only_{what}_at_least" for what in ("rows_left", "users_left", "rows_after_a_users_first"))
 _EMPTY, _MAX_NAMED = "operator_only_rankings_of_nothing", 100
+_OF_DECIMALS = "operator_only_rows_whose_decimals_are_rounded"
 _SIZES = (100, 10_000, 1_000_000, 100_000_000)
 _LOOKED_AT = 1000
 _WHY = {
     "outside_the_period": "their times are outside the period, and so is an element without a time",
     "late": "they came after their windows had closed",
-    "amount_not_above_zero": "their amounts are 0 or less, or round to 0",
+    "amount_rounds_to_0_or_less": "their amounts are 0 or less, or round to 0",
     "not_in_groups": "their groups are missing, or not in the list",
     "not_in_domain": "their items are not in the domain",
 }
@@ -76,7 +77,10 @@ class DroppedRows:
 
     def __init__(self, reason: str) -> None:
         self._exact, self._seen = _EXACT.get(), 0
-        self._counter = Metrics.counter(_NAMESPACE, _DROPPED + reason + ("" if self._exact else _ROUNDED))
+        self._counter = Metrics.counter(_NAMESPACE, self._name(reason) + ("" if self._exact else _ROUNDED))
+
+    def _name(self, reason: str) -> str:
+        return _DROPPED + reason
 
     def inc(self, rows: int = 1) -> None:
         """Count rows. On the worker's own thread: Beam's metrics know no other."""
@@ -84,6 +88,16 @@ class DroppedRows:
         added = rows if self._exact else _reached(self._seen) - _reached(before)
         if added:
             self._counter.inc(added)
+
+
+class RoundedRows(DroppedRows):
+    """The counter of the rows whose amounts lose their decimals, likewise."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+
+    def _name(self, reason: str) -> str:
+        return _OF_DECIMALS
 
 
 class BundleStart:
@@ -177,10 +191,19 @@ class EmptyRankings:
 @by_signature
 def read_dropped_rows(metrics: MetricResults) -> dict[str, str]:
     """The dropped rows, from the metrics of a job, by reason: an exact count, or the largest size reached."""
+    return _told(metrics, _DROPPED)
+
+
+def read_rounded_rows(metrics: MetricResults) -> str | None:
+    """The rows whose amounts have lost their decimals, likewise; None where none are told."""
+    return next(iter(_told(metrics, _OF_DECIMALS).values()), None)
+
+
+def _told(metrics: MetricResults, prefix: str) -> dict[str, str]:
     counts: Counter[str] = Counter()
     for name, count in _counters(metrics):
-        if name.startswith(_DROPPED):
-            counts[name.removeprefix(_DROPPED)] += count
+        if name.startswith(prefix):
+            counts[name.removeprefix(prefix)] += count
     return {
         name.removesuffix(_ROUNDED): order_of_magnitude(count) if name.endswith(_ROUNDED) else f"{count:,}"
         for name, count in counts.items()

@@ -37,7 +37,7 @@ from private_topk.transforms.composite import as_a_list, composite, names_of, pu
 from private_topk.transforms.errors import InvalidArgument, kind_shown, literal, verbatim
 from private_topk.transforms.labels import is_label
 from private_topk.transforms.metric import NUMERAL, USERS, Score
-from private_topk.transforms.types import Kind, is_missing, kind_of_class, label_of
+from private_topk.transforms.types import Kind, Meaning, is_missing, kind_of_class, label_of
 
 Values = tuple[Any, ...]
 """A user, an item and a group where there are groups, as texts, and the numbers of the score's fields."""
@@ -216,6 +216,9 @@ class ElementSchema:
         if remedy and not found:
             raise InvalidArgument("", "PrivateTopK takes a name for every field, got one with a comma", literal(remedy))
         kinds = {name: _kind_of_part(part, roles[name], name) for name, part in found.items()}
+        for name in found:
+            if roles[name] in self.score.columns:
+                self.score.check_resolution(kinds[name], name)
         return {
             role: known
             for role, name in self._fields
@@ -360,8 +363,9 @@ def _kind_of_part(kind: Any, role: str, name: str) -> Kind | None:  # noqa: ANN4
         raise _no_part(shown, role, name, "make it an int16, in Java INT16")
     if not isinstance(kind, type) or any(each is not kind and issubclass(each, kind) for each in _READ):
         return None  # such as object, or Number
-    known = kind_of_class(kind)
-    if known is None or known.means("amount" if role == "value" else "label") is None:
+    meaning: Meaning = "amount" if role == "value" else "label"
+    known = kind_of_class(kind, meaning)
+    if known is None or known.means(meaning) is None:
         raise _no_part("row" if hasattr(kind, "_fields") else kind.__name__, role, name)
     return known
 

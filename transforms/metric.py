@@ -20,7 +20,7 @@ proofs of mechanisms speak of counts that move by 0 or 1; for moves of any size 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -39,11 +39,11 @@ from private_topk.transforms.columnar import (
     sorted_pairs,
     sorted_sums,
 )
-from private_topk.transforms.errors import InvalidArgument, by_signature, kind_shown, plain
+from private_topk.transforms.errors import InvalidArgument, by_signature, kind_shown, plain, verbatim
 from private_topk.transforms.mechanisms.weighted import UNIT as WEIGHT
 from private_topk.transforms.mechanisms.weighted import Weighting
 from private_topk.transforms.release import NoiseSize
-from private_topk.transforms.types import is_binary, is_text, rule_of, written_out
+from private_topk.transforms.types import Kind, is_binary, is_text, rule_of, written_out
 
 _MAX_UNITS = 1 << 30
 """The largest cap, in units: the amounts of eight billion users still add up to less than 2**63."""
@@ -112,6 +112,13 @@ class Score:
         """The options that ask for it, None for those that it does not need."""
         return {"max_value": None, "value_resolution": None}
 
+    def check_resolution(self, kind: Kind | None, column: str, where: str = "") -> None:
+        """Raise InvalidArgument if amounts of a kind would lose their decimals, and nobody has said so."""
+
+    def rounded(self, block: pa.RecordBatch) -> int:
+        """How many rows of a block lose the decimals of their amounts, and nobody has said so."""
+        return 0
+
     def in_units(self, block: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a block that add something, with what they add in units."""
         return block
@@ -165,19 +172,25 @@ class Amounts(Score):
 
     Args:
         max_value: the most that one user adds to an item's score. Public: chosen without looking at the data.
-        value_resolution: amounts are counted in units of it. `max_value` is a whole number of units, 2**30 at most.
+        value_resolution: amounts are counted in units of it, by default 1. A column of floats or decimals needs it.
+            `max_value` is a whole number of units, 2**30 at most.
     """
 
     identity_tag: ClassVar[str] = "amounts"
 
     max_value: Fraction
-    value_resolution: Fraction = Fraction(1)
+    value_resolution: Fraction = None  # type: ignore[assignment]  # stands for 1 that nobody has said
+    _is_said: bool = field(
+        init=False, compare=False, repr=False, metadata={"not_in_fingerprint": "a 1 that is said is the same 1"}
+    )
 
     if TYPE_CHECKING:  # what may be given is more than what is kept
 
-        def __init__(self, max_value: Number, value_resolution: Number = 1) -> None: ...
+        def __init__(self, max_value: Number, value_resolution: Number | None = None) -> None: ...
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "_is_said", self.value_resolution is not None)
+        object.__setattr__(self, "value_resolution", self.value_resolution if self._is_said else 1)
         for name in ("max_value", "value_resolution"):
             object.__setattr__(self, name, _positive(name, getattr(self, name)))
         units = self.max_value / self.value_resolution
@@ -205,6 +218,18 @@ class Amounts(Score):
     @property
     def unit(self) -> Fraction:
         return self.value_resolution
+
+    def check_resolution(self, kind: Kind | None, column: str, where: str = "") -> None:
+        if kind is not None and kind.fractions and not self._is_said:
+            rule = f"must be given: column {column!r}{where and f' of {where}'} may have decimals, by its type"
+            remedy = "0.01 keeps two decimals, and 1 rounds every amount to a whole number"
+            raise InvalidArgument("value_resolution", verbatim(rule), remedy)
+
+    def rounded(self, block: pa.RecordBatch) -> int:
+        if self._is_said:
+            return 0
+        numbers = block["value"].to_numpy()
+        return int(np.count_nonzero((numbers > 0) & (numbers < self.cap) & (numbers != np.floor(numbers))))
 
     def in_units(self, block: pa.RecordBatch) -> pa.RecordBatch:
         units = self.units(block["value"])
@@ -250,8 +275,7 @@ class Amounts(Score):
         return {"amounts": numbers}
 
     def options(self) -> dict[str, Any]:
-        resolution = None if self.value_resolution == 1 else self.value_resolution
-        return {"max_value": self.max_value, "value_resolution": resolution}
+        return {"max_value": self.max_value, "value_resolution": self.value_resolution if self._is_said else None}
 
 
 @dataclass(frozen=True)

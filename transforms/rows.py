@@ -17,7 +17,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from private_topk.transforms.columnar import Codes, are_pairs, joined, make_block, make_table, parted
 from private_topk.transforms.completeness import checksum_in, noted, receipt_in, shares, with_receipt_of
-from private_topk.transforms.counters import BundleStart, DroppedRows
+from private_topk.transforms.counters import BundleStart, DroppedRows, RoundedRows
 from private_topk.transforms.elements import ElementSchema
 from private_topk.transforms.errors import crosses
 from private_topk.transforms.groups import Groups
@@ -188,7 +188,7 @@ class ShardByUser(beam.PTransform):
         return blocks | "Encode and split" >> beam.ParDo(self._fn).with_output_types(UserRows)
 
 
-REASONS = ("amount_not_above_zero", "not_in_groups", "not_in_domain")
+REASONS = ("amount_rounds_to_0_or_less", "not_in_groups", "not_in_domain")
 
 
 class Rankable(NamedTuple):
@@ -198,17 +198,19 @@ class Rankable(NamedTuple):
         items: theirs, as they are counted: codes, or labels.
         unknown: the items of the rows that are outside the domain.
         dropped: how many rows dropped out, by reason: each for the first of `REASONS` that applies.
+        rounded: how many rows of the block lose the decimals of their amounts, unasked.
     """
 
     rows: pa.RecordBatch
     items: Codes | pa.Array
     unknown: pa.Array
     dropped: Counter[str]
+    rounded: int
 
 
 def rankable(block: pa.RecordBatch, spec: TopK) -> Rankable:
     """The rows of a block, all of them in the period, that can be ranked."""
-    sizes, groups = [len(block)], spec.groups
+    sizes, groups, rounded = [len(block)], spec.groups, spec.score.rounded(block)
     block = spec.score.in_units(block)
     sizes.append(len(block))
     if groups is not None:
@@ -223,21 +225,24 @@ def rankable(block: pa.RecordBatch, spec: TopK) -> Rankable:
         unknown = block["item"].filter(pa.array(~known))
         block = block.filter(pa.array(known))
     sizes.append(len(block))
-    return Rankable(block, items, unknown, Counter(dict(zip(REASONS, map(sub, sizes, sizes[1:]), strict=True))))
+    dropped = Counter(dict(zip(REASONS, map(sub, sizes, sizes[1:]), strict=True)))
+    return Rankable(block, items, unknown, dropped, rounded)
 
 
 class _Split(NamedTuple):
-    """Rows by user shard, and how many dropped out, by reason."""
+    """Rows by user shard, how many dropped out, by reason, and how many are rounded unasked."""
 
     dropped: Counter[str]
     rows: list[UserRows]
+    rounded: int = 0
 
 
 class _Encoded(NamedTuple):
-    """The rows of a block, and how many dropped out, by reason."""
+    """The rows of a block, how many dropped out, by reason, and how many are rounded unasked."""
 
     dropped: Counter[str]
     rows: pa.RecordBatch
+    rounded: int = 0
 
 
 @crosses
@@ -250,6 +255,7 @@ class _ShardDoFn(ThreadPoolDoFn):
         self._together = together
         self._empty = UserShard.of(spec, partitioning, key).no_rows()
         self._dropped, self._start = {reason: DroppedRows(reason) for reason in REASONS}, BundleStart()
+        self._rounded = RoundedRows()
 
     def setup(self) -> None:
         super().setup()
@@ -310,12 +316,12 @@ class _ShardDoFn(ThreadPoolDoFn):
             columns |= {"rows": pa.array(np.zeros(len(block), np.uint32))}
             narrow = {each.name: columns[each.name].cast(each.type) for each in self._empty.schema}
             return _Encoded(Counter(), make_table(**narrow))
-        block, items, _, dropped = rankable(block, self._spec)
+        block, items, _, dropped, rounded = rankable(block, self._spec)
         words = hash_labels(block["user"], self._hash_key)
         others = {name: block[name].to_numpy().astype(kind) for name, kind in self._partitioning.window_columns.items()}
         names = [*["group", "rows"] * (self._spec.groups is not None), *self._spec.score.columns]
         others |= {name: block[name].to_numpy() for name in names}
-        return _Encoded(dropped, make_table(user=words, item=items, **others))
+        return _Encoded(dropped, make_table(user=words, item=items, **others), rounded)
 
     def _split(self, encoded: list[_Encoded]) -> _Split:
         table = encoded[0].rows if len(encoded) == 1 else joined(each.rows for each in encoded)
@@ -335,11 +341,13 @@ class _ShardDoFn(ThreadPoolDoFn):
             for shard, piece in parted(shards, self._shards, table_of)
             for start in range(0, len(piece), _LONGEST)
         ]
-        return _Split(sum((each.dropped for each in encoded), Counter()), pieces)
+        dropped, rounded = (each.dropped for each in encoded), sum(each.rounded for each in encoded)
+        return _Split(sum(dropped, Counter()), pieces, rounded)
 
     def emit(self, result: _Split) -> list[UserRows]:
         for reason, rows in result.dropped.items():
             self._dropped[reason].inc(rows)
+        self._rounded.inc(result.rounded)
         self._start.note(sum(len(piece) for _, piece in result.rows), result.dropped)
         return result.rows
 

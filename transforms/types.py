@@ -56,6 +56,11 @@ class Kind:
         """Whether labels of this kind are whole numbers and nothing else."""
         return self.counts and self.label is not None
 
+    @property
+    def fractions(self) -> bool:
+        """Whether values of this kind are numbers that may have a fraction."""
+        return self.counts and self.label is None
+
     def means(self, meaning: Meaning) -> str | None:
         found: str | None = getattr(self, meaning)
         return found
@@ -309,10 +314,14 @@ _CLASSES: tuple[tuple[tuple[type, ...], str | None], ...] = (
 """The kinds of Python's classes; the first that a class is of. Of a Decimal each value says whether it is whole."""
 
 
-def kind_of_class(cls: type) -> Kind | None:
-    """The kind of a class of Python; None where no value of it can be read."""
+def kind_of_class(cls: type, meaning: Meaning = "label") -> Kind | None:
+    """The kind of a class of Python; None where no value of it can be read. A Decimal may have a fraction as an amount,
+    and is a label only where it has none.
+    """
     for classes, name in _CLASSES:
         if issubclass(cls, classes):
+            if name == "decimal, scale 0" and meaning == "amount":
+                name = "decimal, scale above 0"
             return None if name is None else _BY_NAME[name]
     return None
 

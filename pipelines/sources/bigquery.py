@@ -27,6 +27,8 @@ from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows import Period
 
 _TYPES = {"INTEGER": pa.int64(), "INT64": pa.int64(), "TIMESTAMP": pa.timestamp("us", "UTC")}
+_TYPES |= dict.fromkeys(("FLOAT", "FLOAT64"), pa.float64())
+_TYPES |= dict.fromkeys(("NUMERIC", "BIGNUMERIC"), pa.decimal128(38, 9))
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,10 @@ def test_beam_yaml_publishes_counts_with_the_draw(tmp_path: Path) -> None:
     asked = {"k": 1, "mechanism": "laplace", "epsilon": 1000.0, "domain": ["cake", "tea"], "publish_counts": "drawn"}
     with beam.Pipeline(runner=FnApiRunner()) as pipeline:
         read = pipeline | beam.Create(rows)
-        counts, sums = read | "counts" >> RankRows(**asked), read | RankRows(**asked, value="price", max_value=5)
+        counts, sums = (
+            read | "counts" >> RankRows(**asked),
+            read | RankRows(**asked, value="price", max_value=5, value_resolution=0.5),
+        )
         _ = counts | "write" >> WriteToParquet(str(tmp_path / "counts"), num_shards=1)
         _ = sums | "write sums" >> WriteToParquet(str(tmp_path / "sums"), num_shards=1)
     [counted], [summed] = ([*pq.read_table(next(tmp_path.glob(f"{name}*"))).to_pylist()] for name in ("counts", "sums"))
@@ -74,7 +77,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "plain": {"domain": ["tea"]},
     "groups": {"domain": ["tea"], "groups": ["FR"]},
     "several columns": {"domain": [("tea", "hot")], "item": ["drink", "how"], "groups": ["FR"]},
-    "amounts": {"domain": ["tea"], "value": "price", "max_value": 5},
+    "amounts": {"domain": ["tea"], "value": "price", "max_value": 5, "value_resolution": 1},
     "an unknown domain": {"mechanism": "limit-domain", "parameters": {"delta": 1e-6}},
     "weights": {"mechanism": "weighted-gaussian", "parameters": {"delta": 1e-6, "max_items_per_user": 5}},
 }

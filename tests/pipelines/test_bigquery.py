@@ -143,6 +143,15 @@ def test_from_a_table_into_a_table_once(cloud: Cloud, report: list[str], tmp_pat
     )
 
 
+@pytest.mark.parametrize("kind", ["FLOAT", "NUMERIC"])
+def test_amounts_that_may_have_decimals_need_a_resolution(cloud: Cloud, report: list[str], kind: str) -> None:
+    """By the table's schema, before anything starts."""
+    cloud.service.tables["plays"]["schema"]["fields"].append({"name": "paid", "type": kind})
+    place = "--input bigquery://my-project:shop.plays --snapshot gs://bucket/plays --output r.avro"
+    done = command(*report, *place.split(), "--value-column", "paid", "--max-value", "5")
+    assert done.status == 2 and "--value-resolution must be given: column 'paid' of bigquery://" in done.err
+
+
 def test_ids_stay_integers_in_a_table_that_does_not_hold_texts(cloud: Cloud, report: list[str], tmp_path: Path) -> None:
     """A table with items of the other type is refused before anything starts."""
     write(tmp_path / "items.txt", "\n".join(map(str, range(7))))

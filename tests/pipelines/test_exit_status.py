@@ -113,6 +113,7 @@ def ended(name: str, content: bytes, *words: str, verb: str = "run", **more: obj
         "input": name,
         "value-column": "paid",
         "max-value": 60,
+        "value-resolution": 1,
         "overwrite": True,
     }
     done = command(verb, *options(**{**asked, **more}), *words)
@@ -189,7 +190,7 @@ NULLS = dict.fromkeys(GOOD, [None])
 )
 def test_a_table_without_a_row_that_can_be_read_is_ranked(table: Any) -> None:  # noqa: ANN401
     period = Period.of("2026-01-05", "2026-01-12", "7d")
-    found = rank(table, 1, Joint(1.0), ["tea"], period=period, amounts=Amounts(60), value="paid")
+    found = rank(table, 1, Joint(1.0), ["tea"], period=period, amounts=Amounts(60, 1), value="paid")
     assert list(found.items) == ["tea"]
 
 

@@ -13,9 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from private_topk.pipelines.report import source_for
+from private_topk.pipelines.question import Question
+from private_topk.pipelines.registry import sink_of
+from private_topk.pipelines.report import Report, source_for
 from private_topk.transforms.domain import PublicDomain
+from private_topk.transforms.mechanisms import Joint
+from private_topk.transforms.metric import Amounts
+from private_topk.transforms.spec import TopK
 from tests.pipelines.support import avro_schema, command, options, to_avro, write
+from tests.refusals import refused
 
 IDS = [1_893_456_789_012_345_678, -4, 0, 77]
 ROWS = [
@@ -204,6 +210,12 @@ def test_streams_have_the_types_of_a_schema_that_is_known_at_the_launch() -> Non
         asked: dict[str, Any] = {"input": (place,), "output": "out"}
         avro = source_for({**asked, "payload": "avro", "payload_schema": "long.avsc"}, watch=True)
         assert avro.integer_items and not source_for(asked, watch=True).integer_items
+        write(Path("paid.avsc"), json.dumps(avro_schema(user="string", item="long", time="string", paid="double")))
+        more = {"value_column": "paid", "payload": "avro", "payload_schema": "paid.avsc"}
+        paid = source_for({**asked, **more}, watch=True)
+        question = Question(TopK(1, Joint(1.0), PublicDomain.of(["7"]), score=Amounts(5)))
+        with refused("value_resolution", f"must be given: column 'paid' of {place} may have decimals, by its type"):
+            Report(question, paid, sink_of("out.csv")).check_amounts()
     assert not source_for({"input": ("*.avro",), "output": "out"}, watch=True).integer_items
 
 

@@ -209,7 +209,7 @@ def counted(rows: object, **changes: Any) -> dict[Any, float]:  # noqa: ANN401
 @pytest.mark.parametrize("holder", nightly_but(HOLDERS, "pandas by category", "polars, lazily"))
 def test_hostile_rows_change_no_count_of_other_users(holder: str) -> None:
     """Whatever may stand in a row stands in one of each column at once."""
-    asked = {"period": PERIOD, "amounts": Amounts(100), "groups": ["1", "2"]}
+    asked = {"period": PERIOD, "amounts": Amounts(100, 1), "groups": ["1", "2"]}
     days = [datetime(2026, 1, day, tzinfo=UTC) for day in (6, 7)]
     expected = {(days[0], "1", "tea"): 12, (days[0], "2", "cake"): 7, (days[1], "2", "tea"): 6}
     parts = [among(role, list(ANYTHING.values()), first=True) for role in HONEST]
@@ -265,7 +265,7 @@ PRICED: dict[str, Callable[[list[Any]], Any]] = {
     "holder", nightly_but(PRICED, "pandas", "polars", "Arrow", "Arrow, of 256 bits", "Arrow, of halves", "DuckDB")
 )
 def test_a_finer_amount_changes_no_sum_of_other_users(holder: str) -> None:
-    asked: dict[str, Any] = {"amounts": Amounts(10), "domain": ["tea", "mine"], "k": 2}
+    asked: dict[str, Any] = {"amounts": Amounts(10, 1), "domain": ["tea", "mine"], "k": 2}
     expected = {(None, None, "tea"): 6 * USERS}
     assert counted(PRICED[holder]([*AMOUNTS, FINE]), **asked) == expected
 

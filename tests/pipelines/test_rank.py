@@ -518,7 +518,7 @@ def test_a_refusal_is_short_and_swapped_arguments_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"max_value": 60}, None),
+        ({"max_value": 60, "value_resolution": 1}, None),
         ({"amounts": 60}, "amounts must be Amounts such as Amounts"),
         ({"parameters": "x"}, "parameters must be a mapping of names to values, got str"),
         ({"groups": UnknownDomain()}, "groups must be a list of groups, got UnknownDomain: the list is public"),
@@ -857,6 +857,34 @@ def test_a_user_column_that_names_rows_or_few_users_is_asked_about(
     assert OWN[2:] not in capsys.readouterr().err
 
 
+PRICED = pl.DataFrame({"user": [f"u{n}" for n in range(400)], "item": ["A", "B"] * 200, "value": [0.6, 0.4] * 200})
+
+
+def test_amounts_of_a_fractional_type_need_a_resolution(capsys: pytest.CaptureFixture[str]) -> None:
+    """Known by the type. Where values are texts, the operator is told of those that lose their decimals."""
+    asked = {"k": 1, "epsilon": 1.0, "domain": ["A", "B"], "publish_counts": 1.0, "show_dropped_rows": True}
+    for kind in (pl.Float32, pl.Float64, pl.Decimal(9, 2)):
+        typed = PRICED.with_columns(pl.col("value").cast(kind))
+        for door in (rank, dry_run):
+            with refused("value_resolution", "must be given: column 'value' of a table in memory may have decimals"):
+                door(typed, **asked, amounts=Amounts(max_value=5))
+    for cast in (pl.Int64, pl.Decimal(9, 0)):
+        dry_run(PRICED.with_columns(pl.col("value").cast(cast)), **asked, max_value=5)
+    texts = PRICED.with_columns(pl.col("value").cast(pl.String))
+    rank(PRICED, **asked, max_value=5, value_resolution=1)
+    rank(texts, **asked, max_value=5, value_resolution=0.1)
+    assert "decimals" not in capsys.readouterr().err
+    rank(texts, **asked, max_value=5)
+    told = capsys.readouterr().err
+    assert "amount rounds to 0 or less 100 or more; 100 or more rows have an amount with decimals, which are" in told
+    dry_run(texts, **asked, max_value=5)
+    told = capsys.readouterr()
+    assert "amount rounds to 0 or less: 100 or more" in told.err and "rows have an amount with decimals" in told.err
+    assert re.search(
+        r"\ncounts +the published count is within ± [\d,]+ of the one without noise at least 95%", told.out
+    )
+
+
 def test_many_users_are_counted_by_some_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("private_topk.pipelines.dropped_rows._MAX_USERS", 1 << 14)
     for repeated, look in ((0, "one a row"), (500, None)):
@@ -970,6 +998,36 @@ def test_what_has_no_picture_says_why() -> None:
     nothing = rank(ROWS[:1], 2, epsilon=1.0, delta=1e-9, unknown_domain=True, period=PERIOD, **NAMES)
     with pytest.raises(InvalidArgument, match="plot has nothing to draw: no item was released"):
         nothing.plot()
+
+
+def test_a_published_ranking_is_read_back(tmp_path: Path) -> None:
+    """As it was, from every format; and of a folder the series, also of groups in files of their own."""
+    grouped = {"groups": ["shop 1", "shop 2"], "group": "shop"}
+    found = rank(ROWS, 2, Joint(1.0), ITEMS, period=PERIOD, publish_counts=0.5, **grouped, **NAMES)
+    for ending in RANKING_FORMATS:
+        found.write(tmp_path / f"of{ending[1:]}{ending}")
+        read = Rankings.read(tmp_path / f"of{ending[1:]}{ending}")
+        assert read == found and list(read) == list(found) and str(read) == str(found)
+        assert read.plot("shop 2").svg == found.plot("shop 2").svg
+        read.write(tmp_path / f"again{ending[1:]}{ending}")
+    rows = [json.loads(line) for line in (tmp_path / "ofjsonl.jsonl").read_text().splitlines()]
+    folder = tmp_path / "weeks"
+    for number, week in enumerate(PERIOD.windows()):
+        alone = Period(week.start, week.end)
+        rank(ROWS, 2, Joint(1.0), ITEMS, period=alone, **grouped, **NAMES).write(folder / f"{9 - number}.csv")
+    series = Rankings.read(folder)
+    assert len(rows) == 16 and [(its.window.start, its.group) for its in series] == [
+        (its.window.start, its.group) for its in found
+    ]
+    assert series.to_pandas().shape[0] == 16 and "over 4 windows" in series.plot("shop 1").svg
+    with refused("", "are of several releases, each with a manifest of its own: copy their files"):
+        series.write(tmp_path / "all.csv")
+    (folder / "9.manifest.json").unlink()
+    with refused("path", "has a ranking without its manifest"):
+        Rankings.read(folder / "9.csv")
+    numbers = rank(pl.DataFrame({"user": ["u"], "item": [7]}), 1, Joint(9.0), [7, 8])
+    numbers.write(tmp_path / "numbers.csv")
+    assert Rankings.read(tmp_path / "numbers.csv") == numbers
 
 
 def test_files_are_those_of_a_run(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from private_topk.pipelines.release.identity import identity_of
 from private_topk.transforms import Amounts, CountBudget, PrivateTopK
 from private_topk.transforms.domain import PublicDomain
 from private_topk.transforms.errors import InvalidArgument
@@ -134,6 +135,21 @@ def test_numbers_are_meant_as_they_are_written() -> None:
     assert Amounts(0.3, 0.1) == Amounts(Fraction(3, 10), Fraction(1, 10)) and Amounts(0.3, 0.1).cap == 3
     assert SIXTY.describe() == {"amounts": {"max_value": 60, "value_resolution": 1}}
     assert Amounts(60, 0.25).shown(7) == 1.75 and Amounts(60, 5).shown(7) == 35
+
+
+def test_a_resolution_of_1_is_the_same_whether_it_is_said_or_not() -> None:
+    assert Amounts(60, 1) == SIXTY and identity_of(Amounts(60, 1)) == identity_of(SIXTY)
+    assert Amounts(60, 1).options() == {"max_value": 60, "value_resolution": 1}, "commands that are told say it too"
+    assert SIXTY.options() == {"max_value": 60, "value_resolution": None}
+
+
+@pytest.mark.parametrize("amount", [1.5, Decimal("1.5")])
+def test_elements_whose_amounts_may_have_decimals_need_a_resolution(amount: object) -> None:
+    rows = beam.Pipeline() | create([("u", "a", amount)])
+    with pytest.raises(InvalidArgument, match="^value_resolution must be given: column 'value' may have decimals"):
+        rows | PrivateTopK(1, Joint(1.0), ITEMS, amounts=SIXTY)
+    for number, resolution in enumerate((1, 0.1)):
+        rows | f"Rank {number}" >> PrivateTopK(1, Joint(1.0), ITEMS, amounts=Amounts(60, resolution))
 
 
 @pytest.mark.parametrize(

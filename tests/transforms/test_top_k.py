@@ -325,7 +325,7 @@ def test_amounts_that_repeat_in_windows_of_the_input_are_refused(bounded: bool) 
     pipeline = beam.Pipeline(BundleBasedDirectRunner(), options=PipelineOptions(["--streaming"]))
     source = create([("u", "a", 1.0)]) if bounded else test_stream.TestStream().advance_watermark_to_infinity()
     rows, period = pipeline | source, Period(START, START + timedelta(days=1))
-    amounts = PrivateTopK(1, "oneshot", ["a"], epsilon=1.0, amounts=Amounts(60), period=period)
+    amounts = PrivateTopK(1, "oneshot", ["a"], epsilon=1.0, amounts=Amounts(60, 1), period=period)
     for name, windowing in REPEATS.items():
         windowed = rows | f"Into {name}" >> beam.WindowInto(*windowing)
         with pytest.raises(InvalidArgument, match=f"^amounts would be .* the input has {name}, in .* before that beam"):
@@ -335,7 +335,7 @@ def test_amounts_that_repeat_in_windows_of_the_input_are_refused(bounded: bool) 
     for number, windowing in enumerate(ONCE):
         rows | f"Into {number}" >> beam.WindowInto(*windowing) | f"Amounts in {number}" >> amounts
     overlapping = rows | beam.WindowInto(SlidingWindows(10, 5))  # a ranking for each
-    overlapping | PrivateTopK(1, "oneshot", ["a"], epsilon=1.0, amounts=Amounts(60), reveal_active_windows=True)
+    overlapping | PrivateTopK(1, "oneshot", ["a"], epsilon=1.0, amounts=Amounts(60, 1), reveal_active_windows=True)
 
 
 def test_windows_inferred_from_the_data_are_refused() -> None:

@@ -449,15 +449,38 @@ class TestTheOperatorsLook:
             *"run --input rows.parquet".split(),
             *ASKED,
             *(
-                "--group-column group --groups lands.txt --value-column amount --max-value 5 --show-dropped-rows "
-                "--exact-counters"
+                "--group-column group --groups lands.txt --value-column amount --max-value 5 --value-resolution 1 "
+                "--show-dropped-rows --exact-counters"
             ).split(),
         ]
         told = command(*words, "--dry-run").err
-        for line in ("amount not above zero: 2", "not in groups: 1", "not in domain: 1"):
+        for line in ("amount rounds to 0 or less: 2", "not in groups: 1", "not in domain: 1"):
             assert line in told
         ran = command(*words, "--quiet").err
-        assert "amount not above zero 2, not in domain 1, not in groups 1" in ran, ran
+        assert "amount rounds to 0 or less 2, not in domain 1, not in groups 1" in ran, ran
+
+    def test_decimals_that_are_rounded_unasked(self, folder: Path) -> None:
+        """A type that may hold them is refused; in texts the operator is told of them, before a run and after it."""
+        rows = [{**row, "amount": 0.6} for row in rows_of(200)]
+        fields = {"user": "string", "item": "string", "time": "long", "amount": "double"}
+        write(folder / "rows.parquet", rows)
+        write(folder / "rows.avro", to_avro(rows, avro_schema(**fields)))
+        write(
+            folder / "rows.csv",
+            "user,item,time,amount\n" + "".join(f"{','.join(map(str, r.values()))}\n" for r in rows),
+        )
+        amounts = "--value-column amount --max-value 5".split()
+        for path in ("rows.parquet", "rows.avro"):
+            for more in ([], ["--dry-run"]):
+                done = command("run", "--input", path, *ASKED, *amounts, *more)
+                rule = f"--value-resolution must be given: column 'amount' of {path} may have decimals, by its type: "
+                assert done.status == 2 and rule in done.err
+            assert checked(*amounts, "--value-resolution", "1", rows=path).status == 0
+        rounded = "200 rows have an amount with decimals, which are rounded away, as no value resolution is given"
+        looked = [*amounts, "--show-dropped-rows", "--exact-counters"]
+        assert rounded in checked(*looked, rows="rows.csv").err
+        assert rounded in command("run", "--input", "rows.csv", *ASKED, *looked, "--quiet").err
+        assert "decimals" not in checked(*looked, "--value-resolution", "1", rows="rows.csv").err
 
     def test_data_quality_of_a_range_and_of_a_stream(self, folder: Path) -> None:
         spec = Question(TopK(1, Joint(1.0), RangeDomain(0, 10)), period=Period.of("2026-01-05", "2026-01-19"))

@@ -8,6 +8,7 @@ magnitude from 100 rows on, and shares in words.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -30,6 +31,7 @@ from private_topk.pipelines.sources.columns import UNITS, Columns, Rows, block_o
 from private_topk.pipelines.sources.files import Files
 from private_topk.pipelines.sources.frame import Frame, count_unread
 from private_topk.runners import Line, say
+from private_topk.transforms.columnar import mix
 from private_topk.transforms.counters import (
     AboutUsers,
     about_users,
@@ -161,7 +163,7 @@ class DistinctUsers:
 
     def add(self, users: pa.Array) -> None:
         self.rows += len(users)
-        words = hash_labels(users, self._key)
+        words = mix(hash_labels(users, self._key))  # which is linear: of numbered users too many may be low
         self._words.append(np.unique(words[words <= self._below]))
         if sum(map(len, self._words)) > 2 * _MAX_USERS:
             self._join()
@@ -176,8 +178,10 @@ class DistinctUsers:
 
     def look(self) -> AboutUsers | None:
         """What may be wrong with them."""
-        users = len(self._join()) * _ALL // self._below
-        return about_users(self.rows, users, self.rows - users)
+        lowest = len(self._join())
+        users = lowest * _ALL // self._below
+        error = 5 * users / math.sqrt(lowest) if self._below < _ALL else 0
+        return about_users(self.rows, users, max(self.rows - users - int(error), 0))
 
 
 @dataclass

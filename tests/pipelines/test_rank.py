@@ -886,8 +886,9 @@ def test_amounts_of_a_fractional_type_need_a_resolution(capsys: pytest.CaptureFi
 
 
 def test_many_users_are_counted_by_some_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The estimate's standard deviation is 0.9%: wrong by five of them once in 1,000,000 calls."""
     monkeypatch.setattr("private_topk.pipelines.dropped_rows._MAX_USERS", 1 << 14)
-    for repeated, look in ((0, "one a row"), (500, None)):
+    for repeated, look in ((0, "one a row"), (1000, None)):
         users = DistinctUsers()
         for start in range(0, 200_000, 10_000):
             users.add(pa.array([f"u{n}" for n in range(start, start + 10_000 - repeated)] + ["u"] * repeated))

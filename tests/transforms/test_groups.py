@@ -1,10 +1,7 @@
-"""Groups: which of them a user counts in is told by that user's rows alone, and one user changes as many rankings as
-is said, whatever the rows and their order are."""
+"""Groups: one user changes as many rankings as is said. Which groups that user counts in: test_dictionaries.py."""
 
 from __future__ import annotations
 
-import random
-from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
@@ -12,18 +9,14 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.question import Question
 from private_topk.transforms import CountBudget, Groups, Period, PrivateTopK, Release, ReleaseKey
-from private_topk.transforms.groups import chosen
 from private_topk.transforms.mechanisms import Joint, noise_of_counts
 from private_topk.transforms.select import RankingKey
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import WindowBounds
-from tests.examples import examples
 from tests.laws import max_log_ratio
 from tests.refusals import refused
 from tests.transforms.mechanisms.own import SaysNothing
@@ -31,33 +24,6 @@ from tests.transforms.mechanisms.stated import contract_of
 from tests.transforms.pipelines import create, outcome
 
 ITEMS, NAMES = ["a", "b", "c"], ["north", "south", "west", "nowhere"]
-
-
-@examples(60)
-@given(
-    rows=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 3), st.integers(1, 3)), max_size=40),
-    most=st.integers(1, 3),
-    draw=st.randoms(use_true_random=False),
-)
-def test_the_groups_of_most_rows_are_chosen(rows: list[tuple[int, ...]], most: int, draw: random.Random) -> None:
-    """By dictionaries; among equals some are chosen, and the same ones whatever the order, and who else is there."""
-    draw.shuffle(rows)
-    users, windows, groups, held = (np.array([row[n] for row in rows], np.int64) for n in range(4))
-    words = users.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    kept = chosen(words, windows, groups, held, most)
-    picked: dict[tuple[int, int], set[int]] = defaultdict(set)
-    held_by: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
-    for (user, window, group, number), keep in zip(rows, kept.tolist(), strict=True):
-        held_by[user, window][group] += number
-        if keep:
-            picked[user, window].add(group)
-    for who, counted in held_by.items():
-        assert len(picked[who]) == min(most, len(counted))
-        least = min(counted[group] for group in picked[who])
-        assert all(counted[group] <= least for group in counted if group not in picked[who])
-        mine = (users == who[0]) & (windows == who[1])
-        alone = chosen(words[mine], windows[mine], groups[mine], held[mine], most)
-        assert alone.tolist() == kept[mine].tolist(), "a user's groups hang on others"
 
 
 WEEK = Period(datetime(2026, 1, 5, tzinfo=UTC), datetime(2026, 1, 8, tzinfo=UTC), timedelta(days=1))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 
 import numpy as np
 import pyarrow as pa
@@ -11,22 +10,11 @@ import pytest
 
 from private_topk.transforms import combine
 from private_topk.transforms.columnar import make_table
-from private_topk.transforms.combine import Combiner, KeyedCounts, PartialCounts, add_up_labels, largest
+from private_topk.transforms.combine import Combiner, KeyedCounts, PartialCounts, largest
 from private_topk.transforms.completeness import Fingerprint, Receipt
 from private_topk.transforms.domain import PublicDomain, UnknownDomain
 from private_topk.transforms.plan import ITEM_SHARD_BITS, Partitioning
 from private_topk.transforms.release import ReleaseKey
-
-
-@pytest.mark.parametrize("keep", [None, 1, 3, 7, 100])
-def test_labels_add_up_and_the_largest_stay_in_public_order(keep: int | None) -> None:
-    parts = [{"a": 5, "é": 2, "b": 2}, {"b": 3, "z": 2, "🎵": 2}, {"Z": 2, "a": 1}]
-    streams = [make_table(item=pa.array(list(part)), count=pa.array(list(part.values()))) for part in parts]
-    total = Counter(parts[0]) + Counter(parts[1]) + Counter(parts[2])
-    order = sorted(total.items(), key=lambda entry: (-entry[1], entry[0].encode()))[:keep]
-    for turn in (1, -1):
-        table = largest(pa.Table.from_batches([add_up_labels(streams[::turn])]), keep)
-        assert list(zip(table["item"].to_pylist(), table["count"].to_pylist(), strict=True)) == order
 
 
 @pytest.mark.parametrize("windows", [1, 2])

@@ -117,6 +117,12 @@ def test_what_is_no_list_is_refused_with_what_to_give(given: object, message: st
         as_domain(given)
 
 
+def test_transforms_alone_read_no_file() -> None:
+    """What `pipelines.sources` registers for paths is not there."""
+    with refused("domain", "got str", "the whole domain of `rank` and of private_topk.PrivateTopK may be the path"):
+        as_domain.dispatch(object)("menu.txt")
+
+
 def test_blanks_around_items_are_told_and_kept() -> None:
     listed = PublicDomain.of(["a ", "b", "c\n", "d e"])
     [said] = padded(domain=UnknownDomain(listed), groups=None)

@@ -71,8 +71,7 @@ def asked(rows: pl.DataFrame, *, k: int = 4, mechanism: Any = SHARP, domain: Any
     return rank(rows, k, mechanism, domain, release=RELEASE, **{**counted, **more})
 
 
-@pytest.mark.parametrize("per_user", [1, 2])
-@pytest.mark.parametrize("cap", [None, 5])
+@pytest.mark.parametrize(("per_user", "cap"), [(1, None), (2, 5)])
 def test_it_counts_every_row_whatever_its_group(per_user: int, cap: int | None) -> None:
     """In every window, rows of groups that are not listed, or missing, too; and the groups are what they were."""
     rows, amounts = plays(), {} if cap is None else {"amounts": Amounts(cap)}

@@ -106,10 +106,11 @@ def test_rows_are_in_the_windows_of_their_time_that_were_open_when_they_arrived(
         for window in part.windows
         for row in part.value["user"].to_pylist()
     ]
+    windows, spans = period.windows(), zip(*period.spans(times), strict=True)
     expected = [
         (row, window)
-        for row, (time, came) in enumerate(zip(times.tolist(), arrived.tolist(), strict=True))
-        for window in period.windows()[slice(*(int(edge[0]) for edge in period.spans(np.array([time]))))]
+        for row, (span, came) in enumerate(zip(spans, arrived.tolist(), strict=True))
+        for window in windows[slice(*span)]
         if not arrivals or came < microseconds(window.end + period.allowed_lateness)
     ]
     assert sorted(found, key=str) == sorted(expected, key=str)

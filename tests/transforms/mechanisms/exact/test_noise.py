@@ -118,12 +118,6 @@ def test_the_largest_of_m_noises_comes_from_one_exponential() -> None:
     assert kstest(sample, lambda x: NOISE_LAWS["gumbel"].cdf(x) ** m).pvalue > 1e-6
 
 
-def test_lanes_have_noises_of_their_own() -> None:
-    draw = RandomBits.keyed(b"lanes").draw()
-    first, second = (standard_noise(2000, "logistic", draw, lane) for lane in (0, 1))
-    assert abs(np.corrcoef(first, second)[0, 1]) < 5 / np.sqrt(2000)
-
-
 @pytest.mark.parametrize("shape", [1, 2, 7, 1000, 10**8])
 def test_the_law_is_gamma_s(shape: int) -> None:
     """Kolmogorov and Smirnov's test of 1,500 draws: false alarm 1e-6 a seed; it sees a shift by a fifth of the spread

@@ -125,16 +125,6 @@ def test_around_returns_the_nearest_losses_of_sets(counts: list[int]) -> None:
         assert losses.around(loss) == nearest, loss
 
 
-def test_at_the_largest_loss_the_number_is_that_of_all_sets() -> None:
-    """The number that is not counted but known is the one that counting gives just below and would give at it."""
-    counts = np.array([20, 17, 17, 12, 9, 8, 3, 1])
-    losses = SetLosses(Histogram.of(counts), 3)
-    of_sets = set_losses(counts.tolist(), 3).values()
-    for loss in range(max(of_sets) + 3):
-        assert losses.number(loss).contains(sum(r <= loss for r in of_sets))
-        assert losses.number(loss).rel_accuracy_bits() > 40
-
-
 RNG = np.random.default_rng(3)
 
 

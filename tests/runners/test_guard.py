@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
-import polars
 import pyarrow as pa
 import pytest
 
 from private_topk.pipelines.cli import main
-from private_topk.transforms import contributions, top_k
+from private_topk.transforms import top_k
 from private_topk.transforms.assign_windows import AssignWindows
 from private_topk.transforms.completeness import checksum_in, receipt_in
 from private_topk.transforms.rows import ShardByUser, UserRows
@@ -128,17 +127,6 @@ def streamed(words: list[str], report: Report, folder: Path) -> list[str]:
     place = {"--input": f"{report.folder}/plays*.avro", "--output": f"{folder}/out", "--to": "2026-01-26"}
     changed = [place.get(before, word) for before, word in zip(["", *words], words, strict=False)]
     return ["stream", *(word for word in changed[1:] if word != "--quiet"), "--clock", "event"]
-
-
-def test_an_empty_user_shard_that_is_never_started_fails_the_job(
-    report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    everywhere = contributions._no_rows
-    monkeypatch.setattr(contributions, "_no_rows", lambda *its: (one for one in everywhere(*its) if one[0] != 1))
-    rows = polars.read_avro(f"{report.folder}/plays.avro").filter(polars.col("user") == "listener-00072")
-    rows.write_parquet(tmp_path / "few.parquet")
-    words = report.arguments("--output", f"{tmp_path}/out.avro", "--input", f"{tmp_path}/few.parquet")
-    assert NO_RECEIPT in refused(words, capfd) and not (tmp_path / "out.avro").exists()
 
 
 def test_with_nothing_lost_the_stream_publishes(report: Report, tmp_path: Path) -> None:

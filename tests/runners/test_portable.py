@@ -169,12 +169,6 @@ def test_external_workers_publish_the_same(report: Report, direct: Published, jo
     assert status == 2 and message.startswith(f"private-topk: --domain {domain} {remedy}"), message
 
 
-@pytest.mark.nightly  # by day a whole cluster is handed one
-def test_flinks_client_hands_over_the_same_job(report: Report, direct: Published, job_service: str) -> None:
-    """Not Flink itself: its runner's side of the job API, with another server behind it."""
-    assert report.publish("flink", "--job_endpoint", job_service, "--environment_type", "LOOPBACK") == direct
-
-
 def test_prism_passes_on_what_is_wrong_with_the_input(report: Report, prism_binary: Path) -> None:
     damaged = bytearray((report.folder / "plays.avro").read_bytes())
     damaged[len(damaged) // 2 : len(damaged) // 2 + 64] = bytes(64)  # header and end stay whole: only workers see it

@@ -31,15 +31,6 @@ _KINDS: dict[str, tuple[type, str]] = {
 }
 
 
-class CountMoves(NamedTuple):
-    """How far one user can move published counts, as `publish_counts` and `noise_size` take it."""
-
-    max_items_per_user: int | None
-    neighbours: Neighbours
-    cap: int
-    moving: bool
-
-
 class DrawnRanks(NamedTuple):
     """The ranks drawn of a histogram, in the order of the draw, and all that is published beside their items."""
 
@@ -352,18 +343,19 @@ class TopK:
         if counts is None or not published:
             return None
         if isinstance(counts, CountBudget):
-            noise = noise_size(published, counts, *self._moves())
+            law = noise_of_counts(published, counts.epsilon, counts.delta or None, *self._moves())
+            width = law.half_width(_CENTRAL)
         else:
             among = items or self.domain.size
             its = self.mechanism
             law = its.noise_of_counts(among, self.max_items) if step is None else its.noise_of_step(step)
-            width = law.half_width(1 - (1 - _CENTRAL) / among) + counts.round_to // 2
-            noise = NoiseSize(law.stddev(), min(width, _MOST))
-        return self.score.noise(noise)
+            width = law.half_width(1 - (1 - _CENTRAL) / among)
+        return self.score.noise(NoiseSize(law.stddev(), min(width + counts.round_to // 2, _MOST)))
 
-    def _moves(self) -> CountMoves:
+    def _moves(self) -> tuple[int | None, Neighbours, int, bool]:
+        """How far one user can move published counts, as `noise_of_counts` takes it."""
         neighbours = self.mechanism.parameter("neighbours", "add-remove")
-        return CountMoves(self.max_items_per_user, neighbours, self.mechanism.cap, self.users_move())
+        return self.max_items_per_user, neighbours, self.mechanism.cap, self.users_move()
 
     def _shown(self, counts: Counts, noisy: np.ndarray) -> tuple[int | float, ...]:
         return tuple(map(self.score.shown, rounded_to(counts.round_to, noisy).tolist()))
@@ -375,20 +367,6 @@ def check_kinds(**given: object) -> None:
         kind, remedy = _KINDS[name]
         if value is not None and not isinstance(value, kind):
             raise InvalidArgument(name, f"must be a {kind.__name__}, got {type(value).__name__}", remedy)
-
-
-def noise_size(
-    published: int,
-    budget: CountBudget,
-    max_items_per_user: int | None = None,
-    neighbours: Neighbours = "add-remove",
-    cap: int = 1,
-    moving: bool = False,
-) -> NoiseSize:
-    """The noise of so many published counts, at least 1, in units. Cost: about 5 ms, once."""
-    delta = budget.delta or None
-    noise = noise_of_counts(published, budget.epsilon, delta, max_items_per_user, neighbours, cap, moving)
-    return NoiseSize(noise.stddev(), min(noise.half_width(_CENTRAL) + budget.round_to // 2, _MOST))
 
 
 def check_made(mechanism: object) -> None:

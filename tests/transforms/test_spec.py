@@ -26,7 +26,7 @@ from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.metric import USERS, Amounts
 from private_topk.transforms.release import Release, ReleaseKey
-from private_topk.transforms.spec import DrawnRanks, TopK, noise_size
+from private_topk.transforms.spec import DrawnRanks, TopK
 from private_topk.transforms.top_k import PrivateTopK
 from tests.transforms.mechanisms.own import Namesake
 
@@ -51,11 +51,12 @@ def test_rounding_is_of_the_same_draw_and_within_what_is_said(step: int) -> None
 
 
 def test_the_stated_noise_does_not_depend_on_counts() -> None:
-    assert draw(PLAIN).noise == draw(PLAIN, COUNTS[::-1].copy()).noise == noise_size(3, CountBudget(0.5))
+    assert draw(PLAIN).noise == draw(PLAIN, COUNTS[::-1].copy()).noise == PLAIN.noise(3)
     assert draw(replace(PLAIN, publish_counts=None)).noise is None
     bounded = replace(PLAIN, max_items_per_user=1, mechanism=Joint(epsilon=9.0, neighbours="replace-one"))
-    assert draw(bounded).noise == noise_size(3, CountBudget(0.5), 1, "replace-one")
-    assert noise_size(3, CountBudget(0.5), 1, "replace-one").stddev > noise_size(3, CountBudget(0.5), 1).stddev
+    stated = draw(bounded).noise
+    assert stated is not None and stated.stddev == noise_of_counts(3, 0.5, None, 1, "replace-one").stddev()
+    assert stated.stddev > noise_of_counts(3, 0.5, None, 1).stddev()
 
 
 def test_noise_is_that_of_the_counts_that_are_published() -> None:

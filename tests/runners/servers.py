@@ -42,29 +42,26 @@ def serving(
     command: Sequence[str], address: str, log: Path, environment: dict[str, str] | None = None, patience: float = 60
 ) -> Iterator[str]:
     """Start a process and wait until its address answers; end it, and only it and its children, at the end."""
-    with open(log, "wb") as output:
-        process = subprocess.Popen(
-            ending_with_us(command), stdout=output, stderr=subprocess.STDOUT, start_new_session=True, env=environment
-        )
-    try:
+    with running(command, log, environment) as process:
         deadline = time.monotonic() + patience
         while not reachable(address, 1):
             assert process.poll() is None, f"{command[0]} ended at once:\n{log.read_text()[-2000:]}"
             assert time.monotonic() < deadline, f"{address} does not answer:\n{log.read_text()[-2000:]}"
             time.sleep(0.1)
         yield address
-    finally:
-        end(process)
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(10)
 
 
 @contextmanager
-def running(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen]:
+def running(command: Sequence[str], log: Path, environment: dict[str, str] | None = None) -> Iterator[subprocess.Popen]:
     """A process in a session of its own, which is ended with all its children if it has not ended by itself. It ends
     with this process, too: a test run that is killed leaves nothing behind.
     """
     with open(log, "wb") as output:
         process = subprocess.Popen(
-            ending_with_us(command), stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            ending_with_us(command), stdout=output, stderr=subprocess.STDOUT, start_new_session=True, env=environment
         )
     try:
         yield process
@@ -77,15 +74,6 @@ def kill(process: subprocess.Popen) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait(20)
-
-
-def end(process: subprocess.Popen) -> None:
-    process.terminate()
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)  # its own session, started above
-        process.wait()
 
 
 @contextmanager

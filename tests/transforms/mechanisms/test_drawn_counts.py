@@ -45,7 +45,9 @@ def in_cells(value: Callable[[np.ndarray], np.ndarray], cells: np.ndarray) -> np
 
 
 def stated_scale(mechanism: Mechanism, d: int) -> float:
-    """That of the noise where all noisy counts are published, from the definition."""
+    """That of the noise where all noisy counts are published, from the definition; of `gamma` one over its rate."""
+    if isinstance(mechanism, Gamma):
+        return mechanism.cap / float(mechanism.epsilon)
     many, m = 2 if mechanism.parameter("neighbours") == "replace-one" else 1, mechanism.parameter("max_items_per_user")
     moved = d if m is None else many * m
     if isinstance(mechanism, Laplace):
@@ -54,13 +56,13 @@ def stated_scale(mechanism: Mechanism, d: int) -> float:
     return mechanism.cap * float(gaussian_scale(Fraction(mechanism.epsilon), Fraction(mechanism.delta), squared))
 
 
-def law_of(mechanism: Mechanism, counts: tuple[int, ...], k: int, reach: int) -> Law:
-    """P(these items, with these counts), by (items, counts) and the rest."""
+def law_of(mechanism: Mechanism, counts: tuple[int, ...], k: int, reach: int, scale: float) -> Law:
+    """P(these items, with these counts), by (items, counts) and the rest, of its noise at a scale."""
     if isinstance(mechanism, Gamma):
-        law = dict(of_gamma(mechanism, counts, reach))
+        law = dict(of_gamma(1 / scale, counts, reach))
     else:
         kind = stats.laplace if isinstance(mechanism, Laplace) else stats.norm
-        noises = [kind(count, stated_scale(mechanism, len(counts))) for count in counts]
+        noises = [kind(count, scale) for count in counts]
         cells = np.arange(min(counts) - reach, max(counts) + reach + 1)
         law = dict(of_one(noises, cells) if k == 1 else of_two(noises, cells))
     return {**law, REST: max(1 - sum(law.values()), 0.0)}
@@ -69,7 +71,7 @@ def law_of(mechanism: Mechanism, counts: tuple[int, ...], k: int, reach: int) ->
 def of_one(noises: list, cells: np.ndarray) -> Iterator[tuple[tuple, float]]:
     for i, first in enumerate(noises):
         others = [noise for j, noise in enumerate(noises) if j != i]
-        each = in_cells(lambda x, f=first, o=others: f.pdf(x) * math.prod((its.cdf(x) for its in o), start=1.0), cells)
+        each = in_cells(partial(_below, first, others), cells)
         yield from ((((i,), (int(a),)), p) for a, p in zip(cells, each, strict=True))
 
 
@@ -91,9 +93,9 @@ def of_two(noises: list, cells: np.ndarray) -> Iterator[tuple[tuple, float]]:
             yield from ((((i, j), (a, int(b))), top[place] * under[other]) for other, b in enumerate(cells[:place]))
 
 
-def of_gamma(mechanism: Gamma, counts: tuple[int, ...], reach: int) -> Iterator[tuple[tuple, float]]:
+def of_gamma(rate: float, counts: tuple[int, ...], reach: int) -> Iterator[tuple[tuple, float]]:
     """Of two items, both published: density (rate / 2)**2 / 2! exp(-rate max(|x|, |y|)), bent along the diagonals."""
-    rate, d = float(mechanism.epsilon) / mechanism.cap, len(counts)
+    d = len(counts)
     constant = math.exp(d * math.log(rate / 2) - gammaln(d + 1))
     u, v = (_NODES[:, None] + 1) / 4, _NODES[None, :]  # a triangle: away from the centre by u, along by u v
     weights = (_WEIGHTS[:, None] / 4) * u * _WEIGHTS[None, :]
@@ -122,7 +124,8 @@ CASES = [
 
 @pytest.mark.parametrize(("mechanism", "counts", "k"), nightly_but(CASES, CASES[1], CASES[4], CASES[5]), ids=str)
 def test_items_and_counts_have_the_stated_law_together(mechanism: Mechanism, counts: tuple[int, ...], k: int) -> None:
-    law, its = law_of(mechanism, counts, k, 30 if mechanism.about.name != "gamma" else 14), counted(mechanism)
+    reach, its = 30 if mechanism.about.name != "gamma" else 14, counted(mechanism)
+    law = law_of(mechanism, counts, k, reach, stated_scale(mechanism, len(counts)))
     draws, bits = draws_to_see(law, 0.1), RandomBits.keyed(b"drawn")
     order = np.argsort(-np.array(counts), kind="stable")
     histogram, seen = Histogram.of(np.array(counts)[order]), Counter[tuple]()
@@ -174,13 +177,10 @@ def drawn_law(mechanism: Mechanism, counts: tuple[int, ...], k: int, reach: int)
     """`law_of`, with the scale of the noise that the mechanism says it draws with."""
     noise = mechanism.noise_of_counts(len(counts), k)
     if isinstance(mechanism, Gamma):
-        return law_of(replace(mechanism, epsilon=float(noise.rate * mechanism.cap)), counts, k, reach)
-    scale = float(noise.scale) if isinstance(mechanism, Laplace) else math.sqrt(noise.own)
-    kind = stats.laplace if isinstance(mechanism, Laplace) else stats.norm
-    cells = np.arange(min(counts) - reach, max(counts) + reach + 1)
-    noises = [kind(count, scale) for count in counts]
-    law = dict(of_one(noises, cells) if k == 1 else of_two(noises, cells))
-    return {**law, REST: max(1 - sum(law.values()), 0.0)}
+        scale = 1 / float(noise.rate)
+    else:
+        scale = float(noise.scale) if isinstance(mechanism, Laplace) else math.sqrt(noise.own)
+    return law_of(mechanism, counts, k, reach, scale)
 
 
 @pytest.mark.parametrize("mechanism", [Laplace(1.0, 3), Gaussian(1.0, 1e-6, 3), Gamma(1.0)], ids=lambda m: m.about.name)

@@ -327,30 +327,13 @@ def test_the_whole_series_is_as_private_as_it_says(neighbours: str) -> None:
     assert delta_of(float(plain.scale()), epsilon, math.sqrt(float(worst))) > delta, "the scale of one step is not"
 
 
-def test_a_series_publishes_with_the_probabilities_of_its_definition() -> None:
-    """Which of two items leads at each of three steps: frequencies against normal orthants, and the hockey stick
-    between neighbours within delta.
-    """
-    steps, epsilon, delta, draws = 3, 0.5, 0.05, 4000
-    mechanism = replace(CorrelatedGaussian(epsilon, delta, 1), steps=steps)
-    scale, b = float(mechanism.scale()), np.array(b_matrix(steps), float)
-
-    def law(counts: np.ndarray) -> np.ndarray:
-        found = []
-        for leads in itertools.product((1, -1), repeat=steps):
-            sign = np.array(leads)
-            turned = stats.multivariate_normal(np.zeros(steps), 2 * scale**2 * np.outer(sign, sign) * (b @ b.T), seed=1)
-            found.append(turned.cdf(sign * (counts[:, 0] - counts[:, 1])))
-        return np.array(found)
-
-    here, there = np.array([[1, 2], [2, 3], [3, 3]]), np.array([[2, 2], [3, 3], [4, 3]])
-    p, q = law(here), law(there)
-    assert max((p - math.exp(epsilon) * q).clip(0).sum(), (q - math.exp(epsilon) * p).clip(0).sum()) <= delta
-    seen = np.zeros(8)
-    for number in range(draws):
-        answers = mechanism.series(new_counts(here), range(2), 1, some_draws(steps, f"law {number}"))
-        seen[sum((int(answer.items[0]) == 1) << (steps - 1 - step) for step, answer in enumerate(answers))] += 1
-    assert stats.chisquare(seen, p * draws / p.sum()).pvalue > 1e-6
+def test_a_series_is_drawn_at_its_own_scale() -> None:
+    """That the draw follows the law of its scale is shown above."""
+    mechanism = replace(CorrelatedGaussian(0.5, 0.05, 3), steps=9)
+    new = new_counts(np.cumsum(np.random.default_rng(5).integers(0, 2, (9, 30)), axis=0))
+    drawn = mechanism.series(new, range(30), 6, some_draws(9))
+    for one, other in zip(drawn, top_of_steps(new, range(30), mechanism.scale(), 9, 6, some_draws(9)), strict=True):
+        assert (one.items.tolist(), one.counts().tolist()) == (other.items.tolist(), other.counts().tolist())
 
 
 # Histories.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -74,6 +75,19 @@ def kill(process: subprocess.Popen) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait(20)
+
+
+def listening_at(port: int) -> set[str]:
+    """The addresses at which something listens on a port, as the system has them: of IPv4 also in IPv6's spelling."""
+    found = set()
+    for family, path in ((socket.AF_INET, "tcp"), (socket.AF_INET6, "tcp6")):
+        for line in Path(f"/proc/net/{path}").read_text().splitlines()[1:]:
+            local, state = line.split()[1], line.split()[3]
+            host, _, number = local.partition(":")
+            if state == "0A" and int(number, 16) == port:
+                words = [bytes.fromhex(host[n : n + 8])[::-1] for n in range(0, len(host), 8)]
+                found.add(socket.inet_ntop(family, b"".join(words)).removeprefix("::ffff:"))
+    return found
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from private_topk.pipelines.budget import Budget, Ledger
 from private_topk.runners.expansion import RANK_ROWS
 from tests.documents.reading import ROOT, blocks
-from tests.runners.servers import flink_job_server, free_port, missing, module_serving, serving
+from tests.runners.servers import flink_job_server, free_port, listening_at, missing, module_serving, serving
 
 ORDERS = [("ana", "tea"), ("ana", "cake"), ("bo", "tea"), ("cy", "tea")] + [(f"u{n}", "tea") for n in range(40)]
 ORDERS += [(f"v{n}", "cake") for n in range(20)]  # counts 43, 21, 0, 0: another order is drawn once in e^100 times
@@ -80,9 +80,7 @@ def test_nothing_else_is_expanded(service: str) -> None:
 
 def test_it_listens_on_this_machine_alone_and_at_a_port_of_its_own(service: str) -> None:
     port = service.partition(":")[2]
-    listening = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
-    hosts = re.findall(rf"^ *\d+: ([0-9A-F]+):{int(port):04X} \S+ 0A", listening, re.M)
-    assert set(hosts) <= {"0100007F", "0000000000000000FFFF00000100007F"} and hosts
+    assert listening_at(int(port)) == {"127.0.0.1"}
     command = [sys.executable, "-m", "private_topk", "expansion-service", "--port", port]
     second = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert second.returncode == 2 and f"--port {port} of this machine is taken" in second.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -33,7 +32,7 @@ from private_topk.runners.flink import FlinkJobRunner
 from private_topk.runners.portable import LoopbackRunner, ThreadWorkers, serve
 from private_topk.transforms.testing import TrueTopK
 from tests.runners.conftest import Published, Report
-from tests.runners.servers import free_port, module_serving
+from tests.runners.servers import free_port, listening_at, module_serving
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +57,7 @@ def test_workers_in_this_process_are_heard_on_this_machine_only() -> None:
         found = copy.components.environments
         pool = beam_runner_api_pb2.ExternalPayload.FromString(found["here"].payload).endpoint.url
         assert re.fullmatch(r"127\.0\.0\.1:\d+", pool) and found["there"].urn == "beam:env:docker:v1"
-        assert _listening(int(pool.partition(":")[2])) == {"127.0.0.1"}
+        assert listening_at(int(pool.partition(":")[2])) == {"127.0.0.1"}
         assert len(stops) == 1
         stops[0]()
 
@@ -143,19 +142,6 @@ def test_a_pool_does_not_share_its_port() -> None:
     again, same = serve(ThreadWorkers(), f"127.0.0.1:{port}")
     assert same == port
     again.stop(None)
-
-
-def _listening(port: int) -> set[str]:
-    """The addresses at which something listens on a port, as the system has them: of IPv4 also in IPv6's spelling."""
-    found = set()
-    for family, path in ((socket.AF_INET, "tcp"), (socket.AF_INET6, "tcp6")):
-        for line in Path(f"/proc/net/{path}").read_text().splitlines()[1:]:
-            local, state = line.split()[1], line.split()[3]
-            host, _, number = local.partition(":")
-            if state == "0A" and int(number, 16) == port:
-                words = [bytes.fromhex(host[n : n + 8])[::-1] for n in range(0, len(host), 8)]
-                found.add(socket.inet_ntop(family, b"".join(words)).removeprefix("::ffff:"))
-    return found
 
 
 def test_external_workers_publish_the_same(report: Report, direct: Published, job_service: str, tmp_path: Path) -> None:

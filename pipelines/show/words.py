@@ -279,7 +279,7 @@ def how_to_read(report: PublishedReport) -> list[str]:
         "This ranking is a set: the items stand in the order of the public list, or in alphabetical order, and not "
         "in order of rank.": manifest is not None and manifest.answer == "set",
         f"Items were drawn with noise{f': {far}' if far else ''}. Items whose true counts are close may have changed "
-        "places, and an item just below the last place may have come in.": drawn,
+        "places, and items from below the last place may stand for others.": drawn,
         "The items alone do not show how much of a ranking is noise: where few people are in the data, or epsilon is "
         "small, it may be all noise. An empty window has a ranking too.": drawn and not counted,
         "Every window begins with the period, and most of its noise is that of the window before: an item that "

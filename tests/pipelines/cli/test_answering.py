@@ -111,7 +111,7 @@ def test_a_report_and_its_budget(folder: Path) -> None:
     asked = ["report", "report.yaml"]
     checked = answer(*asked, "--dry-run")
     assert (
-        set(checked) == {"report", "well_described", "privacy", "recall", "ledger"}
+        set(checked) == {"report", "well_described", "input", "privacy", "recall", "ledger"}
         and checked["well_described"] is True
     )
     cost = "epsilon 1 added up, or rho 0.125 by zCDP"

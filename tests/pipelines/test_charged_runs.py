@@ -167,7 +167,7 @@ def test_a_preview_counts_the_rankings_of_groups(more: list[str], share: float, 
     if "joint" in more[0]:
         swapped = "--neighbours=replace-one" in more
         noise = noise_of_counts(9, share / 2, None, None, "replace-one" if swapped else "add-remove", 1, moving=swapped)
-        assert f"noise of standard deviation {noise.stddev():g}:" in printed
+        assert f"(standard deviation {noise.stddev():g})" in printed
 
 
 def test_a_budget_is_not_evaded_by_reading_the_rows_otherwise(place: Path) -> None:

@@ -200,7 +200,7 @@ class DataQuality:
         files: what became of the rows of each file of an input: dropped by a reason, or kept.
         shapes: of the texts that are no time, or no number, how many look alike: by input and column, with 9 for every
             digit and a for every letter.
-        days: rows inside, by day since 1970 UTC.
+        days: rows inside, by input and day since 1970 UTC.
         groups: rows that would be ranked, by declared group.
         overall: those of no declared group, which count in the ranking of all rows alone; None where there is none.
         before, after: rows of all inputs that are outside the period, where they lie.
@@ -219,7 +219,7 @@ class DataQuality:
     causes: Counter[tuple[str, str]] = field(default_factory=Counter)
     files: dict[str, dict[str, Counter[str]]] = field(default_factory=dict)
     shapes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    days: Counter[int] = field(default_factory=Counter)
+    days: Counter[tuple[str, int]] = field(default_factory=Counter)
     groups: dict[str, int] = field(default_factory=dict)
     overall: int | None = None
     before: int = 0
@@ -337,8 +337,10 @@ class DataQuality:
         if self.period is None:
             return
         first, last = int(self.period.starts[0]) // _DAY, (int(self.period.ends[-1]) - 1) // _DAY
-        days = {f"{from_microseconds(day * _DAY):%Y-%m-%d}": self.days[day] for day in range(first, last + 1)}
-        yield _with_few("days (UTC) of the period", days)
+        names = {day: f"{from_microseconds(day * _DAY):%Y-%m-%d}" for day in range(first, last + 1)}
+        for uri in self.rows:
+            rows = {name: self.days[uri, day] for day, name in names.items()}
+            yield _with_few(f"{self._where(uri)}days (UTC) of the period", rows)
 
 
 def _share(count: int, total: int) -> str:
@@ -448,7 +450,7 @@ def _add(
         look.after += int((times >= look.period.ends[-1]).sum())
         _try_readings(look, rows, columns, uri, all_inside=bool(inside.all()) and not missing.get("unreadable"))
         for day, count in zip(*np.unique(times[inside] // _DAY, return_counts=True), strict=True):
-            look.days[int(day)] += int(count)
+            look.days[uri, int(day)] += int(count)
         block = block.filter(pa.array(inside))
         if rows.arrived is not None:
             late_by = block["arrived"].to_numpy() - look.period.ends[after[inside] - 1]

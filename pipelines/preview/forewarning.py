@@ -101,7 +101,8 @@ def forewarned(
         judging += f". From the declared counts {of_one_ranking(told)} was forecast, from the published counts {fit}"
     if len(by_group) > 1:
         judging = f"{len(noisy)} of {len(by_group)} groups ({named(noisy)}); " * bool(noisy) + f"the worst, {judging}"
-    if {*noisy} & {*published} and len(declared) == groups:
+    listed = 1 if top_k.groups is None else top_k.groups.labels.size  # overall may be declared too
+    if {*noisy} & {*published} and ("" in declared or len(declared) >= listed):
         poor = noise_in(list(declared), lambda group: not _finds_enough(_outlook(top_k, declared[group])))
         judging += "" if poor else f". {_SUSPECT}"
     advice = "`private-topk preview` compares mechanisms and budgets, and spends nothing"

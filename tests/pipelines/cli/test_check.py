@@ -420,6 +420,14 @@ class TestTheOperatorsLook:
         write(folder / "rows.parquet", [row for row in rows_of(336 * 8) if row["time"] % (86_400 * 14) > 86_400 * 3])
         assert "fewer than 100 rows: " in (told := checked("--show-dropped-rows").err) and "of 14" in told
 
+    def test_days_without_rows_are_told_of_each_input(self, folder: Path) -> None:
+        """As of a file that was cut short, which those of others would hide."""
+        write(folder / "rows.parquet", rows_of(336 * 8))
+        write(folder / "cut.parquet", [row for row in rows_of(336 * 8) if row["time"] % (86_400 * 14) > 86_400 * 3])
+        told = checked("--show-dropped-rows", "--input", "cut.parquet").err
+        days = "days (UTC) of the period with fewer than 100 rows"
+        assert f"  rows.parquet: {days}: none, of 14\n  cut.parquet: {days}: 2026-01-" in told, told
+
     def test_one_row_changes_nothing_that_is_told(self, folder: Path) -> None:
         """But at 100, 10,000, ... and at half: there it does, which is why it is the operator's."""
         told = set()

@@ -266,7 +266,7 @@ def test_a_period_is_judged_by_one_of_an_earlier_horizon(folder: Path) -> None:
 
 
 def test_a_new_group_leaves_the_others_judged_by_the_last_period(folder: Path) -> None:
-    """By `like` only what was not published; which then says nothing of the input of the others."""
+    """By `like` only what was not published."""
     head, *rows = (folder / "rows.csv").read_text().splitlines()
     (folder / "rows.csv").write_text("\n".join([f"{head},country", *(f"{row},DE" for row in rows)]) + "\n")
     text = WEEKLY.replace("epsilon: 1\n", "epsilon: 2\n  publish_counts: 1\n") + "groups:\n  file: countries.txt\n"
@@ -282,9 +282,26 @@ def test_a_new_group_leaves_the_others_judged_by_the_last_period(folder: Path) -
     for countries, number in (("DE FR", 2), ("DE FR PL", 3), ("PL FR", 2)):
         said = told(countries)
         assert said.startswith(f"close to noise: 1 of {number} groups (FR); the worst, judging by "), said
-        assert "weekly-2026-01-05.csv: 3 noisy counts" in said and "may have been wrong" not in said
+        assert "weekly-2026-01-05.csv: 3 noisy counts" in said
     (folder / "weekly.yaml").write_text(text.replace("1e6", "1"))
     assert told("DE FR PL").startswith("close to noise: 2 of 3 groups (PL, FR)")
+
+
+@pytest.mark.parametrize(("users", "told"), [("1e6,1e6", True), ("1e6 each", True), ("1e6,1", False)])
+@pytest.mark.parametrize("overall", ["", "  overall: true\n"])
+def test_the_input_of_a_group_is_doubted_that_only_its_published_counts_call_noise(
+    folder: Path, users: str, told: bool, overall: str
+) -> None:
+    head, *rows = (folder / "rows.csv").read_text().splitlines()
+    (folder / "rows.csv").write_text("\n".join([f"{head},country", *(f"{row},DE" for row in rows)]) + "\n")
+    (folder / "countries.txt").write_text("DE\nFR\n")
+    text = WEEKLY.replace("epsilon: 1\n", "epsilon: 4\n  publish_counts: 2\n") + "groups:\n  file: countries.txt\n"
+    text += f"  column: country\n{overall}preview:\n  like: users={users},rank1=40%,rank3=20%\n"
+    (folder / "weekly.yaml").write_text(text)
+    assert report(folder, "--window-end", "2026-01-12") == 0
+    said = json.loads(called(folder, "--window-end", "2026-01-19", "--dry-run", "--json").out)["recall"]
+    assert said.startswith("close to noise: ") and "(FR)" in said
+    assert ("By the declared counts it would be no noise, so the input of that last" in said) is told, said
 
 
 def test_a_horizon_that_no_longer_fits_is_told_before_the_charge(folder: Path) -> None:

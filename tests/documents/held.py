@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 
 import polars as pl
 
@@ -180,6 +180,8 @@ def dirty_rows(world: World) -> None:
         "ed,tea,2026-01-05 10 +01,",
         "ed,tea,2026-01-05 10:00 -0130,",
         "ed,tea,05.01.2026,",
+        "ed,tea,11.01.2026 23:30,",
+        "ed,tea,18.03.2026 12:00,",
         "Monitor-1,tea,06.01.2026 11:01,",
         "NULL,tea,06.01.2026 11:01,",
         "cy,tea,06.01.2026 11:02,Googlebot/2.1",
@@ -196,13 +198,19 @@ def dirty_rows(world: World) -> None:
         "ed,,07.01.2026 12:00,",
     )
     raw = "\n".join(lines).encode().replace("di,caf\u00e9".encode(), "di,caf\u00e9".encode("latin-1"))
-    (world.folder / "raw.csv").write_bytes(raw)
+    folder = world.folder / "raw"
+    folder.mkdir()
+    (folder / "de-2026-01-05.csv").write_bytes(raw)
+    (folder / "de-2026-01-12-late.csv").write_text(f"{lines[0]}\n{lines[1]}\numa,tea,12.01.2026 00:30,\n", "utf-8")
+    (folder / "de-2025-12-29.csv").write_text(f"{lines[0]}\n{lines[1]}\nold,tea,04.01.2026 23:30,\n", "utf-8")
     latin = b"client;titre;heure;agent\nfay;Caf\xe9 noir;05.01.2026 12:00;\nfay;caf\x81;05.01.2026 12:01;\n"
-    (world.folder / "latin.csv.gz").write_bytes(gzip.compress(latin))
+    (folder / "fr-2026-01-05.csv.gz").write_bytes(gzip.compress(latin))
+    (folder / "fr-2026-01-12.csv.gz").write_bytes(gzip.compress(latin.replace(b"05.01.", b"12.01.")))
     quoted = 'user,item,time,agent\nida,"Caf\u00e9\nNoir",2026-01-05 10:00:00,\n12,Tea,2026-01-05 10:00:00,\n'
     seconds = [f"2026-01-06 10:{second // 60:02}:{second % 60:02}" for second in range(BUSY)]
     quoted += "".join(f"13,tea,{second},\n" for second in seconds)
-    (world.folder / "quoted.csv").write_text(quoted, "utf-8")
+    (folder / "ie-2026-01-05.csv").write_text(quoted, "utf-8")
+    (folder / "ie-2026-01-12.csv").write_text(quoted.replace("2026-01-05", "2026-01-12"), "utf-8")
     objects = [
         b'{"user": "gus", "item": "tea", "time": "2026-01-05T10:00:00+02:00", "agent": null, "more": [1, {}]}',
         '{"user": 7, "item": "CAF\u00c9 NOIR", "time": "2026-01-05T10:00:00Z"}'.encode(),
@@ -215,22 +223,29 @@ def dirty_rows(world: World) -> None:
         b'{"user": "gus", "item": "\\ud800", "time": "2026-01-05T10:00:00Z"}',
         b'{"user": "gus", "item": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     ]
-    (world.folder / "raw.jsonl").write_bytes(b"\n".join(objects))
+    objects += [b'{"user": "ivy", "item": "tea", "time": %d}' % (1767607200000 + n) for n in range(6)]
+    (folder / "se-2026-01-05.jsonl").write_bytes(b"\n".join(objects))
+    (folder / "se-2026-01-12.jsonl").write_bytes(objects[0].replace(b"-05T", b"-12T"))
     table = pl.DataFrame({"user": [12], "item": ["Tea "], "time": [datetime(2026, 1, 5, 10)], "agent": [None]})
     again = pl.DataFrame({"user": 13, "item": "tea", "time": pl.Series(seconds).str.to_datetime(), "agent": None})
-    pl.concat([table, again], how="vertical_relaxed").write_parquet(world.folder / "raw.parquet")
-    table.with_columns(agent=pl.lit("Mozilla/5.0")).write_avro(world.folder / "raw.avro")
+    for week in ("2026-01-05", "2026-01-12"):
+        pl.concat([table, again], how="vertical_relaxed").write_parquet(folder / f"ie-{week}.parquet")
+    stale = world.folder / "plays/2026-01-05/country=XX/plays.parquet"
+    stale.parent.mkdir(parents=True)
+    stale.touch()
     (world.folder / "menu.csv").write_text('item\nCafe\u0301 Noir\nTea\ntea\u200b \n"Tea, ""Hot"""\n', "utf-8")
 
 
 def one_spelling(world: World) -> None:
-    rows = pl.read_parquet(world.folder / "plays.parquet")
-    weeks = {path.parts[-3:-1]: pl.read_parquet(path) for path in world.folder.glob("plays/*/*/*.parquet")}
-    assert list(weeks["2025-12-29", "country=DE"]["time"]) == [datetime(2026, 1, 4, 23, tzinfo=UTC)]
-    assert {each for _, each in weeks} == {f"country={each}" for each in rows["country"]} and len(weeks) == 6
-    assert sum(map(len, weeks.values())) == len(rows)
-    assert rows["user"].to_list().count("13") == BUSY
-    rows = rows.filter(pl.col("user") != "13")
+    """Of the week alone: a row that spilled over into the raw file of the next is in it, and nothing stale."""
+    countries = ("DE", "FR", "IE", "SE")
+    paths = {f"plays/2026-01-05/country={each}/plays.parquet" for each in countries}
+    found = {str(path.relative_to(world.folder)) for path in world.folder.glob("plays/**/*") if path.is_file()}
+    assert found == {"plays/2026-01-05/_SUCCESS", *paths}
+    rows = pl.concat([pl.read_parquet(world.folder / path, hive_partitioning=False) for path in sorted(paths)])
+    users = rows["user"].to_list()
+    assert users.count("13") == BUSY and users.count("ivy") == 6
+    rows = rows.filter(~pl.col("user").is_in(["13", "ivy"]))
     times = [f"{time:%d. %H:%M:%S}" for time in rows["time"]]
     assert list(zip(rows["user"], rows["item"], times, strict=True)) == [
         ("Ana", "caf\u00e9 noir", "05. 08:30:00"),
@@ -243,7 +258,8 @@ def one_spelling(world: World) -> None:
         ("ed", "tea", "05. 09:00:00"),
         ("ed", "tea", "05. 10:00:00"),
         ("ed", "tea", "05. 11:30:00"),
-        ("ed", "tea", "04. 23:00:00"),
+        ("ed", "tea", "11. 22:30:00"),
+        ("uma", "tea", "11. 23:30:00"),
         ("fay", "caf\u00e9 noir", "05. 11:00:00"),
         ("ida", "caf\u00e9 noir", "05. 10:00:00"),
         ("12", "tea", "05. 10:00:00"),
@@ -251,45 +267,42 @@ def one_spelling(world: World) -> None:
         ("7", "caf\u00e9 noir", "05. 10:00:00"),
         ("hal", "tea", "05. 11:00:00"),
         ("hal", "tea", "05. 10:00:00"),
-        ("12", "tea", "05. 10:00:00"),
     ]
-    assert rows["country"].to_list() == ["DE"] * 11 + ["FR", "IE", "IE"] + ["SE"] * 4 + ["PT"]
+    assert rows["country"].to_list() == ["DE"] * 12 + ["FR", "IE", "IE"] + ["SE"] * 4
     listed = dict(pl.read_csv(world.folder / "catalogue.csv", infer_schema=False).rows())
     assert listed == {"caf\u00e9 noir": "Caf\u00e9 Noir", "tea": "Tea", 'tea, "hot"': 'Tea, "Hot"'}
 
 
 OUTCOMES = """\
-raw.csv, rows, 30
-latin.csv, rows, 2
-quoted.csv, rows, 1502
-raw.jsonl, rows, 14
-raw.parquet, rows, 1501
-raw.avro, rows, 1
-latin.csv, kept, 1
-latin.csv, unreadable line, 1
-quoted.csv, kept without an agent, 1502
-raw.avro, kept, 1
-raw.csv, bot, 1
-raw.csv, kept, 11
-raw.csv, monitor, 1
-raw.csv, no item, 1
-raw.csv, no time, 3
-raw.csv, no user, 1
-raw.csv, placeholder, 1
-raw.csv, there twice, 1
-raw.csv, time not in 2000 to 2100, 2
-raw.csv, unreadable line, 8
-raw.jsonl, kept without an agent, 4
-raw.jsonl, unreadable line, 10
-raw.parquet, there twice, 1501
-latin.csv, 2026-01-05, 1
-quoted.csv, 2026-01-05, 1502
-raw.avro, 2026-01-05, 1
-raw.csv, 2025-12-29, 1
-raw.csv, 2026-01-05, 10
-raw.jsonl, 2026-01-05, 4
+raw/de-2025-12-29.csv, another week, 1
+raw/de-2025-12-29.csv, kept, 1
+raw/de-2026-01-05.csv, another week, 1
+raw/de-2026-01-05.csv, bot, 1
+raw/de-2026-01-05.csv, kept, 10
+raw/de-2026-01-05.csv, no item, 1
+raw/de-2026-01-05.csv, no person, 2
+raw/de-2026-01-05.csv, no time, 3
+raw/de-2026-01-05.csv, no user, 1
+raw/de-2026-01-05.csv, there twice, 2
+raw/de-2026-01-05.csv, time far from its week, 3
+raw/de-2026-01-05.csv, unreadable line, 8
+raw/de-2026-01-12-late.csv, kept, 1
+raw/de-2026-01-12-late.csv, there twice, 1
+raw/fr-2026-01-05.csv.gz, kept, 1
+raw/fr-2026-01-05.csv.gz, unreadable line, 1
+raw/fr-2026-01-12.csv.gz, another week, 1
+raw/fr-2026-01-12.csv.gz, unreadable line, 1
+raw/ie-2026-01-05.csv, kept without an agent, 1502
+raw/ie-2026-01-05.parquet, there twice, 1501
+raw/ie-2026-01-12.csv, another week, 2
+raw/ie-2026-01-12.csv, there twice, 1500
+raw/ie-2026-01-12.parquet, there twice, 1501
+raw/se-2026-01-05.jsonl, kept without an agent, 10
+raw/se-2026-01-05.jsonl, unreadable line, 10
+raw/se-2026-01-12.jsonl, another week, 1
 """
-CLEANING = [Held("import csv", "python", before=dirty_rows, says=f"^{OUTCOMES}$", after=one_spelling)]
+WEEK = {"sys.argv[1]": '"2026-01-05"'}
+CLEANING = [Held("import csv", "python", "", WEEK, 0, f"^{OUTCOMES}$", "prepare.py", dirty_rows, one_spelling)]
 COMMAND_LINE = [
     Held("$ private-topk run --log-format json", status=2),
     Held("$ private-topk doctor"),

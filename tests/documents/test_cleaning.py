@@ -6,6 +6,7 @@ import gzip
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,20 @@ from tests.documents.reading import ROOT
 @pytest.fixture(scope="module")
 def page() -> dict[str, Any]:
     """The names that the page defines, up to where it reads files."""
-    found = re.search(r"```python\n(.*?)^rows = ", (ROOT / "docs/cleaning.md").read_text("utf-8"), re.M | re.S)
+    return defined(lambda script: script)
+
+
+def script_of() -> str:
+    found = re.search(r"```python\n(.*?)```", (ROOT / "docs/cleaning.md").read_text("utf-8"), re.S)
     assert found
+    return found[1]
+
+
+def defined(changed: Callable[[str], str]) -> dict[str, Any]:
     names: dict[str, Any] = {}
-    exec(found[1], names)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["prepare.py", "2026-01-05"])
+        exec(changed(script_of().partition("\ntables = ")[0]), names)
     return names
 
 
@@ -38,7 +49,7 @@ def test_every_form_of_a_time(page: dict[str, Any]) -> None:
     zones = ["", " UTC", "Z", "z", " Z", "+01", " +01", "+0130", " -0130", "-01:30", " -01:30"]
     times = [f"2026-01-05{hour}{zone}" for hour in hours for zone in zones]
     times += ["2026-01-05", "1767607200", "1767607200.5", "2026-02-30", "2026-01-05T25", "yesterday"]
-    read = page["source"]("x", "DE", frame(times), "UTC", [])["time"]
+    read = page["tidy"]("x", frame(times), "UTC", [])["time"]
     expected = to_microseconds(pa.array(times, pa.large_string()), "s").cast(pa.timestamp("us", UTC))
     assert dict(zip(times, read, strict=True)) == dict(zip(times, expected.to_pylist(), strict=True))
     assert read.null_count() == 3
@@ -46,71 +57,105 @@ def test_every_form_of_a_time(page: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("user", [7.0, True, b"ana"])
 def test_users_that_a_text_would_make_other_people_of(page: dict[str, Any], user: object) -> None:
-    with pytest.raises(TypeError, match="cast users and items to String, numbers to Int64"):
-        page["source"]("x", "DE", frame(["2026-01-05"], user), "UTC", [])
-    assert page["source"]("x", "DE", frame(["2026-01-05"], 7), "UTC", [])["user"].to_list() == ["7"]
+    with pytest.raises(TypeError, match="x: cast users and items to String, numbers to Int64"):
+        page["tidy"]("x", frame(["2026-01-05"], user), "UTC", [])
+    assert page["tidy"]("x", frame(["2026-01-05"], 7), "UTC", [])["user"].to_list() == ["7"]
 
 
 @pytest.mark.parametrize("text", ["", "\n", "user,item\n", "User,Item,Time\nana,tea,2026-01-05\n", "user\nana\n"])
 @pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz", "rows.jsonl"])
 def test_a_file_without_rows_or_without_the_names_stops_nothing(
-    page: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str
+    page: dict[str, Any], tmp_path: Path, name: str, text: str
 ) -> None:
     path = tmp_path / name
     path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
-    rows = page["source"]("x", "DE", page["from_lines"](str(path)), "UTC", [])
-    assert capsys.readouterr().out == f"x, rows, {len(rows)}\n"
-    assert rows["item"].to_list() == [None] * len(rows) and rows["country"].to_list() == ["DE"] * len(rows)
+    rows = page["tidy"]("x", page["from_lines"](str(path)), "UTC", [])
+    assert rows["item"].to_list() == [None] * len(rows) and rows["input"].to_list() == ["x"] * len(rows)
     assert rows["unreadable"].to_list() == [not user for user in rows["user"]]
 
 
-def cleaned(folder: Path, **inputs: bytes) -> subprocess.CompletedProcess[str]:
+HEADER = b"user,item,time,agent\n"
+TEA, NEXT = HEADER + b"ana,tea,2026-01-05,m\n", HEADER + b"ana,tea,2026-01-12,m\n"
+WEEKS = {"de-2026-01-05": TEA, "de-2026-01-12": NEXT}
+
+
+def cleaned(folder: Path, inputs: Mapping[str, bytes]) -> subprocess.CompletedProcess[str]:
     """The page, run over such CSV files of DE in Latin-1."""
-    found = re.search(r"```python\n(.*?)```", (ROOT / "docs/cleaning.md").read_text("utf-8"), re.S)
-    assert found
-    only = f'[source(name, "DE", from_lines(name, "latin-1"), "UTC", []) for name in {[*inputs]}]'
-    script = re.sub(r"^rows = pl\.concat\(\n.*?^\)\n", f"rows = pl.concat({only})\n", found[1], flags=re.M | re.S)
+    only = 'INPUTS = [("DE", "{}*", lambda path: from_lines(path, "latin-1"), "UTC", [])]'
+    script = re.sub(r"^INPUTS = \[\n.*?^\]$", only.replace("{}", "de-{}"), script_of(), flags=re.M | re.S)
     for name, content in inputs.items():
         (folder / name).write_bytes(content)
     (folder / "menu.csv").write_text("item\ntea\ncaf\u00e9\nStra\u00dfe\n", "utf-8")
-    return subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=False)
+    words = [sys.executable, "-c", script, "2026-01-05"]
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
 
 
-HEADER = b"user,item,time,agent\n"
-TEA = HEADER + b"ana,tea,2026-01-05,m\n"
+def rows_of(*rows: str) -> bytes:
+    return HEADER + "".join(f"{row},m\n" for row in rows).encode("latin-1")
 
 
-@pytest.mark.parametrize("text", [b"", HEADER, HEADER + b",,,\n"])
-def test_nothing_is_written_where_an_input_is_empty(tmp_path: Path, text: bytes) -> None:
-    """As of an export that failed."""
-    done = cleaned(tmp_path, empty=text, raw=TEA)
-    assert done.returncode == 1 and done.stderr == "no row is kept of empty\n", done
-    assert not list(tmp_path.rglob("*.parquet"))
+UTF8 = HEADER + "u1,Caf\u00e9,2026-01-05,m\nu2,Caf\u00e9,2026-01-05,m\nu3,tea,2026-01-05,m\n".encode()
+OF_NO_USE = {
+    "an export that failed": b"",
+    "a header alone": HEADER,
+    "an empty row": HEADER + b",,,\n",
+    "the week before": rows_of("ana,tea,2026-01-04"),
+    "unreadable lines": rows_of("ana,tea,2026-01-05", 'ana,"tea,2026-01-05', 'bo,"tea,2026-01-05'),
+    "no times": rows_of("ana,tea,2026-01-05", "ana,tea,soon", "ana,tea,late"),
+    "days and months swapped": rows_of("ana,tea,2026-01-05", "ana,tea,2026-05-01", "ana,tea,2026-06-01"),
+    "another encoding": UTF8,
+    "each a little": rows_of("ana,tea,2026-01-05", "ana,tea,2026-05-01", "ana,gin,2026-01-05"),
+}
 
 
-def test_nothing_is_written_where_an_input_is_read_in_another_encoding(tmp_path: Path) -> None:
-    rows = [HEADER, *(f"u{n},Caf\u00e9,2026-01-05,m\n".encode() for n in range(3)), b"u,tea,2026-01-05,m\n"]
-    done = cleaned(tmp_path, raw=TEA, utf8=b"".join(rows))
-    assert "utf8, kept, not in the menu, 3\n" in done.stdout and "raw, kept, 1\n" in done.stdout, done
-    assert done.returncode == 1 and done.stderr == "most rows have items that are not in the menu: utf8\n", done
-    assert not list(tmp_path.rglob("*.parquet"))
-    (tmp_path / "half").mkdir()
-    done = cleaned(tmp_path / "half", utf8=b"".join([HEADER, *rows[-2:]]))
-    assert done.returncode == 0 and "utf8, kept, not in the menu, 1\n" in done.stdout, done
+@pytest.mark.parametrize("content", OF_NO_USE.values(), ids=OF_NO_USE)
+def test_nothing_is_written_where_an_input_is_of_no_use(tmp_path: Path, content: bytes) -> None:
+    """Though another of the same country is."""
+    (tmp_path / "plays/2026-01-05").mkdir(parents=True)
+    (tmp_path / "plays/2026-01-05/_SUCCESS").touch()
+    done = cleaned(tmp_path, {**WEEKS, "de-2026-01-05-more": content})
+    told = "nothing is written, as no row or fewer than half are of use: de-2026-01-05-more\n"
+    assert done.returncode == 1 and done.stderr == told, done
+    assert not list(tmp_path.rglob("*.parquet")) and list(tmp_path.rglob("_SUCCESS"))
+
+
+@pytest.mark.parametrize("name", WEEKS)
+def test_nothing_is_written_without_a_file_of_the_week_and_of_the_next(tmp_path: Path, name: str) -> None:
+    """Local dates spill over."""
+    others = {"de-2025-12-29": TEA, **WEEKS}
+    del others[name]
+    done = cleaned(tmp_path, others)
+    assert done.returncode == 1 and done.stderr == f"there is no {name}*\n", done
+    done = cleaned(tmp_path, {name: b""})
+    assert done.returncode == 1 and name in done.stderr and not list(tmp_path.rglob("*.parquet")), done
+
+
+def test_a_week_that_was_written_in_part_has_no_success_file(tmp_path: Path) -> None:
+    (tmp_path / "plays/2026-01-05").mkdir(parents=True)
+    (tmp_path / "plays/2026-01-05/_SUCCESS").touch()
+    (tmp_path / "catalogue.csv").mkdir()
+    done = cleaned(tmp_path, WEEKS)
+    assert done.returncode == 1 and "directory" in done.stderr and not list(tmp_path.rglob("_SUCCESS")), done
+
+
+def test_half_of_the_rows_may_be_of_no_use(tmp_path: Path) -> None:
+    done = cleaned(tmp_path, {**WEEKS, "de-2026-01-05": rows_of("ana,tea,2026-01-05", "bo,gin,2026-01-05")})
+    assert done.returncode == 0 and "de-2026-01-05, not in the menu, 1\n" in done.stdout, done
 
 
 def test_a_file_that_came_twice_may_have_an_unreadable_line(tmp_path: Path) -> None:
-    done = cleaned(tmp_path, one=TEA + b'"bad\n', two=TEA + b'"bad\n')
+    """Also in another week."""
+    done = cleaned(tmp_path, {**WEEKS, "de-2026-01-05": TEA + b'"bad\n', "de-2026-01-12-again": TEA + b'"bad\n'})
     assert done.returncode == 0 and not done.stderr, done
-    assert "two, there twice, 1\ntwo, unreadable line, 1\n" in done.stdout
-    assert len(pl.read_parquet(tmp_path / "plays.parquet")) == 1
+    assert "again, there twice, 1\nde-2026-01-12-again, unreadable line, 1\n" in done.stdout
+    assert len(pl.read_parquet(tmp_path / "plays/2026-01-05/country=DE/plays.parquet")) == 1
 
 
 def test_letters_that_look_alike_are_one(page: dict[str, Any]) -> None:
     """Also those that are invisible, in users too."""
     items = ["STRASSE", "stra\u00dfe", "Stra\u00df\u200be", "\ufeffstra\u00ad\u00dfe ", "STRA\u1e9eE"]
     rows = frame(["2026-01-05"] * 5, "u\u200b").with_columns(item=pl.Series(items))
-    found = page["source"]("x", "DE", rows, "UTC", [])
+    found = page["tidy"]("x", rows, "UTC", [])
     assert {*found["item"]} == {"strasse"} and {*found["user"]} == {"u"}
 
 
@@ -143,15 +188,13 @@ def test_a_file_that_cannot_be_read_is_named(page: dict[str, Any], tmp_path: Pat
 
 
 def test_amounts_with_decimal_commas(tmp_path: Path) -> None:
-    text = (ROOT / "docs/cleaning.md").read_text("utf-8")
-    script, edit = re.search(r"```python\n(.*?)```", text, re.S), re.search(r"`(\.with_columns\(.*\))`", text)
-    assert script and edit
-    page: dict[str, Any] = {}
-    exec(script[1].partition("\nrows = ")[0].replace('"agent"]', '"agent", "minutes"]'), page)
+    edit = re.search(r"`(\.with_columns\(.*\))`", (ROOT / "docs/cleaning.md").read_text("utf-8"))
+    assert edit
+    page = defined(lambda script: script.replace('"agent"]', '"agent", "minutes"]'))
     path = tmp_path / "rows.csv"
     path.write_text("client;titre;heure;agent;minutes\nana;tea;2026-01-05;m;1.250,50\nbo;tea;2026-01-05;m;3\n;;;;n/a\n")
     rows = page["from_lines"](str(path), delimiter=";", names=page["FRENCH"])
-    rows = page["source"]("x", "FR", eval(f"rows{edit[1]}", page, {"rows": rows}), "UTC", [])
+    rows = page["tidy"]("x", eval(f"rows{edit[1]}", page, {"rows": rows}), "UTC", [])
     assert as_numbers(rows["minutes"].to_arrow()).to_pylist() == [1250.5, 3, None]
-    kept = re.search(r"^kept = kept\.select\((.*)\)$", script[1], re.M)
+    kept = re.search(r"^kept = .*\.select\((.*)\)$", script_of(), re.M)
     assert kept and eval(f"[{kept[1]}]", page)[-2:] == ["country", "minutes"]

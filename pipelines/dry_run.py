@@ -18,12 +18,12 @@ from private_topk.pipelines.preview.forewarning import with_delta
 from private_topk.pipelines.progress import HAVE_CLOSED
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.manifest import Manifest, PrivacyFacts, Window, series_difference
-from private_topk.pipelines.release.promise import as_charged, charged_too, charges_of, series_of
+from private_topk.pipelines.release.promise import BY_RHO, as_charged, charged_too, charges_of, series_of
 from private_topk.pipelines.release.store import check_sole_launcher
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import check, zone_told
 from private_topk.pipelines.show.published import when
-from private_topk.pipelines.show.words import drawn_by, in_numbers, of_groups, promise, shared_by, weak_promise
+from private_topk.pipelines.show.words import drawn_by, in_numbers, in_rho, of_groups, promise, shared_by, weak_promise
 from private_topk.pipelines.sinks.sink import known_key_id
 from private_topk.pipelines.sources.source import Source
 from private_topk.pipelines.standing import check_adopted, check_repeat, is_finished, lying_at, windows_of
@@ -142,7 +142,12 @@ def promised(report: Report, manifest: Manifest, published: Iterable[Manifest], 
     declared = report.corrects and series.privacy and series.privacy.epsilon == manifest.privacy.epsilon
     room = ", the declared total, of which this correction takes a part too" if declared else ""
     share, whose = manifest.privacy.share_of_a_window, "each" if series.zcdp_of_a_window else "in this run"
-    each = "" if share is None else f"; {shared_by(series)}: {in_numbers(share)} {whose}"
+    each = ""
+    if share is not None:
+        zcdp = manifest.zcdp_of_a_window if series.privacy and series.privacy.accounting in BY_RHO else None
+        rankings = manifest.privacy.rankings_of_a_user_in_a_window or 1
+        adding = in_numbers(share) if zcdp is None else in_rho(zcdp, rankings)
+        each = f"; {shared_by(series)}: {adding} {whose}"
     weak = " ".join(weak_promise(series.privacy, series.all_windows)) if series.privacy else ""
     if series.privacy is not None and not series.privacy.of_all_windows and period is not None:
         without += "; each further window costs a person who is in it as much again"

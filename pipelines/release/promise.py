@@ -22,13 +22,18 @@ from private_topk.pipelines.budget.sharing import over_windows
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.release.manifest import BudgetFacts, Manifest, PrivacyFacts, Publication, SeriesFacts, Zcdp
 from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.mechanisms import MECHANISMS, make_mechanism
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import at_most, epsilon_within, gaussian_epsilon
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.stated import number, stated
 
 _NAMED = 4
 _BY_MANIFEST = "by the manifest: compare it with a copy"
-_BY_RHO = ("zcdp", "gaussian")
+BY_RHO = ("zcdp", "gaussian")
+"""The accountings that add up rhos."""
+_OF_ROWS = ("user", "time")
+"""The columns that a ledger holds, by role."""
 _ROUNDED = Fraction("1.0001")
 """By what factor two costs may differ that are one, written down in six digits."""
 
@@ -58,7 +63,7 @@ def promised(
     changed = any(_facts(each.cost) != _facts(own) for each in charges)
     by_rho = False
     if len({each.cost.adds_up for each in charges}) > 1:  # two kinds of proof, of which all must have declared one
-        by_rho = all(_declared(manifest).accounting in _BY_RHO for manifest, _ in parts)
+        by_rho = all(_declared(manifest).accounting in BY_RHO for manifest, _ in parts)
         if not by_rho:
             charges = [replace(each, cost=Cost(each.cost.epsilon, each.cost.delta)) for each in charges]
     unit = "user" if declared.of_all_windows else "user-window"
@@ -233,13 +238,38 @@ def check_agrees(published: Manifest, path: str) -> None:
     try:
         charged = published.charge and cost_in(published.charge)
         agrees = not published.private or (
-            _covers(published) and not (charged and charged_otherwise(published, charged))
+            _covers(published) and not (charged and charged_otherwise(published, charged)) and not _is_dearer(published)
         )
     except (*BROKEN, InvalidArgument):
         agrees = False
     if not agrees:
         rule = f"{verbatim(path)} contradicts itself: its epsilons, its rho and what it charges do not go together"
         raise InvalidArgument("", rule, "one was changed: bring it back from a copy")
+
+
+def _is_dearer(published: Manifest) -> bool:
+    """Whether what a window of a manifest is drawn with costs more than it states, where that can be priced."""
+    name, parameters, counts = published.mechanism, published.parameters, _declared(published).counts
+    if name not in MECHANISMS:
+        return False
+    try:
+        drawn = _price(name, published.k, *(json.dumps(each, sort_keys=True) for each in (parameters, counts)))
+    except (*BROKEN, InvalidArgument):  # of another version
+        return False
+    rankings = published.groups.rankings_of_a_user if published.groups else 1
+    priced, told = rankings * drawn, cost_of_a_window(published)
+    names = ("epsilon", "delta", *(("rho", "zcdp_delta") if published.zcdp_of_a_window else ()))
+    return any(getattr(priced, each) > _ROUNDED * getattr(told, each) for each in names)
+
+
+@lru_cache(maxsize=256)
+def _price(name: str, k: int | None, parameters: str, counts: str) -> Cost:
+    """What one ranking costs by a built-in mechanism, with its noisy counts."""
+    told = json.loads(counts)
+    given = {each: value for each, value in json.loads(parameters).items() if each != "cap"}  # which costs nothing
+    mechanism = replace(make_mechanism(name, **given), with_counts=told.get("drawn", False))
+    cost = mechanism.cost(mechanism.max_items(k))
+    return cost + CountBudget(told["epsilon"], told["delta"]).cost() if "epsilon" in told else cost
 
 
 def charged_otherwise(published: Manifest, charged: Cost) -> bool:
@@ -313,8 +343,11 @@ def _asked_otherwise(published: Manifest, charge: Entry) -> list[str]:
     told = {**facts["parameters"], **{name: facts.get(name) for name in names}}
     told |= {"neighbours": privacy.neighbours, "publish_counts": privacy.counts or None}
     told["privacy_unit"] = "user" if privacy.of_all_windows else "user-window"
+    columns = facts.get("columns") or {}  # those of a pipeline's rows are in none
+    told |= {f"{role} column": columns[role] for role in _OF_ROWS if role in columns}
     told["horizon"] = [privacy.windows or 1 if privacy.of_all_windows else None, facts.get("horizon")]
     row = {"mechanism": charge.mechanism, "k": charge.k, "neighbours": charge.neighbours, "privacy_unit": charge.unit}
+    row |= {f"{role} column": charge.rows.get(f"{role}_column") for role in _OF_ROWS}
     held = json.loads(charge.question or "{}") | {name: value for name, value in row.items() if value is not None}
     if "draws" in held:  # a question of rankings: what it leaves out was not asked
         held = dict.fromkeys(names) | held
@@ -382,7 +415,7 @@ def _covers(manifest: Manifest) -> bool:
     if declared.accounting == "optimal":
         draws = _covered(manifest) * (declared.rankings_of_a_user_in_a_window or 1)
         return _is_optimal(draws, spent.epsilon / draws, epsilon, delta - spent.delta)
-    if declared.accounting not in _BY_RHO:
+    if declared.accounting not in BY_RHO:
         return declared.accounting != "basic" or (spent.epsilon <= epsilon and spent.delta <= delta)
     within = gaussian_epsilon if declared.accounting == "gaussian" else epsilon_within
     return spent.zcdp_delta < delta and within(spent.rho, delta - spent.zcdp_delta) <= epsilon

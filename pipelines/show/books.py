@@ -64,7 +64,8 @@ def with_books(
     charges = [each for each in books.charges if each.dataset in datasets]
     budgets = [budget for budget in books.budgets if budget.dataset in datasets]
     limits = tuple(limit(budget, books) for budget in budgets)
-    report = replace(report, disputed=otherwise, adopted=adopted(charges), limits=limits)
+    told = [*otherwise, *apart(lacking, datasets)]
+    report = replace(report, disputed=told, adopted=adopted(charges), limits=limits)
     if files and manifest.privacy is not None and not manifest.privacy.of_all_windows:
         starts, ends = Windows.at(manifest.bounds()).bounds()
         shown = starts.min(keepdims=True), ends.max(keepdims=True)
@@ -78,7 +79,7 @@ def with_books(
         report = replace(report, manifest=whole, parts=told_by, rankings_of_a_user=of_a_user)
     of_each = " ".join(sentence(budget, books) for budget in budgets)
     why = ", of which no manifest is here: these numbers count that"
-    return report, (of_each, *named(lost, why), *report.disputed, *apart(lacking, datasets))
+    return report, (of_each, *named(lost, why), *told)
 
 
 def _names(parts: Iterable[Manifest]) -> list[str]:

@@ -144,7 +144,7 @@ class PublishedReport:
         parts: the manifests of a series, with those of rankings that were corrected.
         corrected: the first moments of the windows of which a correction is shown.
         charged: how much else of it the numbers count that a ledger has charged; None where no ledger was asked.
-        disputed: the sentence on what that has charged otherwise than the manifests state.
+        disputed: the sentences on what that has charged otherwise than the manifests state, or not at all.
         adopted: the sentence on what that may lack, having been lost.
         limits: the sentences on the budgets there, within which all that is charged stays.
         judged: how many rankings, the newest first, may be looked at for whether most of each is noise.

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from private_topk.pipelines.files import as_path, exists, is_local, match_any, open_file, reached
-from private_topk.pipelines.release.formats import RANKING_FORMATS, columns_in, format_of, group_of
+from private_topk.pipelines.release.formats import RANKING_FORMATS, as_text, columns_in, format_of, group_of
 from private_topk.pipelines.release.manifest import MANIFEST, Manifest, series_change, series_difference
 from private_topk.pipelines.release.place import folders_of, manifest_path, pair_at
 from private_topk.pipelines.release.promise import (
@@ -29,6 +29,7 @@ _APART = (
     "show them apart; what a person has over all reports, their ledger adds up: {sign_off} of each with {ledger} says "
     "it, or `private-topk budget show`"
 )
+_CHANGED = "the manifest was changed: bring it back from a copy"
 _NEEDED = ("window_start", "window_end", "rank", "k", "returned", "release_id")
 
 
@@ -186,6 +187,21 @@ def _read(path: str) -> _Content:
         )
     if rows and manifest.k not in (None, rows[0]["k"]):
         rule = f"{verbatim(place)} states k {manifest.k}, and its ranking was asked for {rows[0]['k']}"
-        raise InvalidArgument("", rule, "the manifest was changed: bring it back from a copy")
+        raise InvalidArgument("", rule, _CHANGED)
+    _check_noise(rows, manifest, place)
     check_agrees(manifest, place)
     return rows, manifest
+
+
+def _check_noise(rows: list[dict[str, Any]], manifest: Manifest, place: str) -> None:
+    """Raise InvalidArgument if a manifest states other noise of the counts of a window than its ranking does."""
+    windows = {
+        (each.start, each.end, None if each.group is None else as_text(each.group)): each for each in manifest.windows
+    }
+    for row in rows:
+        window = windows.get((row["window_start"], row["window_end"], group_of(row)))
+        for name in ("noise_95", "noise_stddev"):
+            told, there = getattr(window, name, None), row.get(name)
+            if told is not None and there is not None and told != there:
+                rule = f"{verbatim(place)} states {name} {told}, and its ranking {there}"
+                raise InvalidArgument("", rule, _CHANGED)

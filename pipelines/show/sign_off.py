@@ -20,6 +20,7 @@ from private_topk.pipelines.show.words import (
     changes_of,
     corrections_of,
     declared_horizon,
+    in_rho,
     in_symbols,
     not_counted,
     of_counts,
@@ -135,8 +136,7 @@ def _of_a_window(manifest: Manifest, parts: Sequence[Manifest]) -> str:
         before = (one.zcdp or Zcdp.of(cost_of_publication(one)) for one in each.corrects)
         for zcdp in (each.zcdp_of_a_window, *before):
             if zcdp is not None and zcdp.rho:
-                delta = f" but for a delta of {number(zcdp.delta)}" if zcdp.delta else ""
-                told = f"rho {number(zcdp.rho)} (zCDP){delta}"
+                told = in_rho(zcdp)
                 found[told] = found.get(told, 0) + len(each.paid_for())
     if len(found) < 2:
         return "".join(found)

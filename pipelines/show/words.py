@@ -20,6 +20,7 @@ from private_topk.pipelines.release.manifest import (
     Manifest,
     PrivacyFacts,
     RankedGroups,
+    Zcdp,
 )
 from private_topk.pipelines.release.promise import not_corrected
 from private_topk.pipelines.show import noise
@@ -184,6 +185,12 @@ def in_numbers(budget: BudgetFacts) -> str:
     """A budget; without a delta where it is pure."""
     delta = f" and delta {number(budget.delta)}" if budget.delta else ""
     return f"epsilon {number(budget.epsilon)}{delta}"
+
+
+def in_rho(zcdp: Zcdp, rankings: int = 1) -> str:
+    """What each of so many rankings that cost this together costs as zCDP."""
+    delta = f" but for a delta of {number(zcdp.delta / rankings)}" if zcdp.delta else ""
+    return f"rho {number(zcdp.rho / rankings)} (zCDP){delta}"
 
 
 def _reach(privacy: PrivacyFacts, manifest: Manifest) -> str:
@@ -445,7 +452,8 @@ def _of_counts(counts: Mapping[str, Any]) -> str:
     if "epsilon" not in counts:
         return "published too, those of the draw" if counts else ""
     cost = BudgetFacts(epsilon=counts["epsilon"], delta=counts.get("delta") or 0)
-    return f"published too, for {in_numbers(cost)} of each ranking"
+    noise = "Gaussian noise" if cost.delta else "pure noise (Laplace or K-norm)"
+    return f"published too, with {noise}, for {in_numbers(cost)} of each ranking"
 
 
 def _of_each(names: Iterable[str | None]) -> str:

@@ -278,6 +278,7 @@ def costing(manifest: bytes | str, factor: Fraction | int) -> str:
         costs["epsilon"] *= float(factor)
     of_rho = factor * min(factor, 1)  # no more than epsilon's, nor than its square
     zcdp["rho"] *= float(of_rho)
+    facts["parameters"]["epsilon"] *= float(min(factor, 1))  # or what it is drawn with would cost more
     paid |= {name: str(Fraction(paid[name]) * by) for name, by in (("epsilon", factor), ("rho", of_rho))}
     return json.dumps(facts)
 

@@ -85,6 +85,13 @@ def test_a_dry_run_without_windows_has_one(folder: Path) -> None:
     )
 
 
+def test_a_dry_run_tells_of_each_window_what_adds_up(folder: Path) -> None:
+    """By zCDP rhos, and no delta, of which 52 would come to more than the total's."""
+    told = checked("--privacy-unit", "user", "--horizon", "52", "--delta", "1e-6").out
+    assert "delta 1e-06 for one user's rows in all windows; zcdp composition over 52 windows: rho 0.0" in told, told
+    assert " (zCDP) each\n" in told, told
+
+
 def test_a_dry_run_does_not_depend_on_the_rows(folder: Path) -> None:
     """Neighbours, rows that have nothing in common, and none at all read alike: only names are told."""
     head = "user,item,time\n"

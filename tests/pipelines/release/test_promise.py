@@ -369,6 +369,47 @@ def test_a_manifest_states_the_total_that_was_declared_and_the_cost_that_was_cha
     assert found >= 2 or mechanism == "correlated-gaussian", "of windows to date alone"
 
 
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_manifest_that_states_less_than_its_draw_costs_contradicts_itself(mechanism: str) -> None:
+    """Of every mechanism, with groups, amounts, windows to date or that share a total, and all kinds of counts: what
+    nobody has edited is no such manifest, and one with less of a cost in all places is.
+    """
+    found = 0
+    days = ("2026-01-05", "2026-01-09", "1d")
+    unknown = MECHANISMS[mechanism].guarantee.domain == "unknown"
+    domain = {"unknown_domain": True} if unknown else {"domain": ["a", "b", "c"]}
+    spans = [
+        {"period": Period.of(*days, slide="12h")},
+        {"period": Period.of(*days), "privacy_unit": "user", "horizon": 52},
+        {"period": Period.of(*days, to_date=True), "privacy_unit": "user"},
+    ]
+    counts = [{}, {"publish_counts": "drawn"}, {"publish_counts": 0.3}]
+    counts.append({"publish_counts": 0.3, "publish_counts_delta": 1e-7})
+    groups = [{}, {"groups": ["x", "y", "z"], "groups_per_user": 2, "overall": True}]
+    budgets = [{"epsilon": 1.0, "delta": 1e-6}, {"epsilon": Fraction(1, 3), "neighbours": "replace-one"}]
+    amounts = [{}, {"max_value": 2.5, "value_resolution": 0.5}, {"max_items_per_user": 2}]
+    for asked in product(spans, counts, groups, budgets, amounts):
+        facts: dict[str, Any] = {name: value for each in asked for name, value in each.items()}
+        try:
+            question = Question.of(2, mechanism, **domain, **facts, release=Release(KEY, "r"))
+        except InvalidArgument:
+            continue
+        manifest = manifest_of(question)
+        check_agrees(manifest, "manifest")
+        assert manifest.zcdp_of_a_window and manifest.charge
+        less = msgspec.structs.replace(
+            manifest,
+            zcdp_of_a_window=msgspec.structs.replace(
+                manifest.zcdp_of_a_window, rho=manifest.zcdp_of_a_window.rho * 0.99
+            ),
+            charge=msgspec.structs.replace(manifest.charge, rho=str(Fraction(manifest.charge.rho) * Fraction("0.99"))),
+        )
+        with pytest.raises(InvalidArgument, match="manifest contradicts itself"):
+            check_agrees(less, "manifest")
+        found += 1
+    assert found or mechanism == "weighted-order"
+
+
 def test_windows_are_the_same_however_they_are_listed() -> None:
     """Of calendars, over a change of clocks, sliding, with gaps."""
     for period in (

@@ -114,7 +114,7 @@ def answered(
         Ranking(window, items, k, "sequence", noisy, noisy and noise, group=name, group_number=number)
         for (window, (number, name)), noisy in zip_longest(product(windows, enumerate(names)), counts)
     ]
-    columns = {"user": "user", "item": "item"}
+    columns = {"user": "user", "item": "item"} | ({"time": "time"} if question.period else {})
     manifest = manifest_of(question, columns=columns, dataset=dataset).with_answer(rankings)
     return msgspec.structs.replace(manifest, key_id=question.release.key.key_id(), runner="direct"), rankings
 

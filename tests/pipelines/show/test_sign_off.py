@@ -47,6 +47,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def charged(path: str, question: Question, url: str = LEDGER, dataset: str = "plays") -> None:
     facts = {"key_id": question.release.key.key_id(), "fingerprint": hashlib.sha256(path.encode()).hexdigest()}
+    facts["rows"] = {"user_column": "user", "time_column": "time", "time_unit": "s"}
     with charge(question.request(dataset=dataset, **facts), url, tell=lambda line: None):
         published(path, question, dataset)
 
@@ -143,8 +144,9 @@ def test_what_became_of_counts_and_what_a_window_costs(
 ) -> None:
     words, deployment, _ = signed(asked(**more))
     assert on_the_sheet in words, words
-    told = {0.5: "published too, for epsilon 0.5 of each ranking", "drawn": "published too, those of the draw"}
-    told[0.25] = "published too, for epsilon 0.25 and delta 1e-06 of each ranking"
+    told = {0.5: "published too, with pure noise (Laplace or K-norm), for epsilon 0.5 of each ranking"}
+    told[0.25] = "published too, with Gaussian noise, for epsilon 0.25 and delta 1e-06 of each ranking"
+    told["drawn"] = "published too, those of the draw"
     counts = told.get(more.get("publish_counts", 0), "noisy counts")
     for said in (words, deployment["implementation"]["mechanisms"]):
         assert (counts in said) is ("publish_counts" in more), said
@@ -428,7 +430,8 @@ def test_a_release_that_a_ledger_has_not_charged_is_named_until_it_is_adopted(da
     every = ", searches of 1 release" if dataset else ""
     assert f"dataset plays of 2 releases{every} released" in said, said
     for form in ("", "--json"):
-        assert lacks in told(form)[1], "the operator alone"
+        assert lacks in told(form)[1]
+    assert lacks in told("")[0]
     adopted = command("budget", "adopt", "days", "--ledger", LEDGER, "--dataset", "plays")
     assert adopted.status == (2 if dataset else 0)
     assert (lacks in told("--sign-off")[0]) is bool(dataset)
@@ -438,6 +441,22 @@ def test_a_release_that_a_ledger_has_not_charged_is_named_until_it_is_adopted(da
     unknown = "other releases what else the lost ledger had charged for the same rows"
     assert (unknown in told("--sign-off")[0]) is not bool(dataset)
     assert (f"adopted   {missing}" in command("budget", "show", "--ledger", LEDGER).out) is not bool(dataset)
+
+
+def test_pages_say_what_a_ledger_has_not_charged() -> None:
+    """Beside the total of that ledger: the page of all groups and that of each."""
+    budget()
+    grouped = GROUPED | {"groups": ["DE", "FR", "NL", "PL", "US"]}
+    charged_days(5, **grouped)
+    published("days/6.csv", asked("weekly/6", **day(6), **grouped), "plays")
+    said = "The ledger has not charged weekly/6: these numbers count that by its manifest"
+    assert said in shown("days", "--ledger", LEDGER)
+    assert command("show", "days", "--html", "page.html", "--ledger", LEDGER).status == 0
+    pages = [Path("page.html"), *Path("page-groups").glob("*.html")]
+    assert len(pages) == 6
+    for page in pages:
+        text = html.unescape(page.read_text())
+        assert text.count(said) == 1 and "budget of dataset plays is epsilon 10" in text, page
 
 
 @pytest.mark.parametrize(
@@ -524,7 +543,8 @@ def test_what_nobody_has_edited_is_not_disputed(more: dict[str, Any]) -> None:
     [
         ('"add-remove"', '"replace-one"', "neighbours (replace-one, charged add-remove)"),
         ('"mechanism": "joint"', '"mechanism": "peeling"', "mechanism (peeling, charged joint)"),
-        ('"noise": "gumbel"', '"noise": "exponential"', "noise (exponential, charged gumbel)"),
+        ('"user": "user"', '"user": "session"', "user column (session, charged user)"),
+        ('"time": "time"', '"time": "written"', "time column (written, charged time)"),
         ('"max_items_per_user": 2', '"max_items_per_user": 1', "max_items_per_user (1, charged 2)"),
         ('"size": 3', '"size": 9', "domain"),
         ('"per_user": 2', '"per_user": 1', "groups"),
@@ -549,6 +569,19 @@ def test_a_manifest_that_states_another_question_than_was_charged_is_named(was: 
     assert said in command("budget", "adopt", "days", "--ledger", LEDGER, "--dataset", "plays").err
 
 
+@pytest.mark.parametrize(("name", "told"), [("noise_95", "3"), ("noise_stddev", "0.5")])
+@pytest.mark.parametrize("more", [TWO_DAYS, GROUPED])
+def test_a_manifest_of_another_noise_of_counts_than_its_ranking_is_refused(
+    name: str, told: str, more: dict[str, Any]
+) -> None:
+    published("days/5.csv", asked("weekly/5", **more, publish_counts=1.0), counts=[(9, 8)] * 2)
+    assert command("show", "days").status == 0
+    place = Path("days/5.manifest.json")
+    write(place, re.sub(rf'"{name}": [0-9.]+', f'"{name}": {told}', place.read_text()))
+    done = command("show", "days")
+    assert done.status == 2 and f"5.manifest.json states {name} {told}, and its ranking " in done.err, done
+
+
 def test_a_manifest_of_another_k_than_its_ranking_is_refused() -> None:
     budget()
     charged_days(5)
@@ -566,6 +599,7 @@ def test_a_manifest_of_another_k_than_its_ranking_is_refused() -> None:
     [
         *(({}, *edit) for edit in (("privacy", "epsilon", 0.1), ("privacy", "delta", 1e-3))),
         *(({}, *edit) for edit in (("zcdp_of_a_window", "rho", 0.0125), ("charge", "rho", "1/100000"))),
+        *(({}, "parameters", *edit) for edit in (("epsilon", 2.0), ("noise", "exponential"))),
         *(({}, "charge", "epsilon", value) for value in ("1/0", "few", "1e999999999")),
         (BASIC, "privacy", "epsilon", 0.1),
         *((OPTIMAL, "privacy", *edit) for edit in (("epsilon", 0.1), ("delta", 1e-20), ("delta", 0.0))),

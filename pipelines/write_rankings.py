@@ -14,14 +14,15 @@ import msgspec
 
 from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.ledger import Request
-from private_topk.pipelines.budget.sharing import Privacy
+from private_topk.pipelines.budget.sharing import Privacy, cost_of, over_windows
 from private_topk.pipelines.differences import differing, told
+from private_topk.pipelines.files import as_path, is_local
 from private_topk.pipelines.question import composition_of
 from private_topk.pipelines.registry import sink_of
 from private_topk.pipelines.release.adopting import manifests_in
 from private_topk.pipelines.release.describe import charge_of, manifest_of
 from private_topk.pipelines.release.formats import RANKING_FORMATS
-from private_topk.pipelines.release.manifest import Manifest, Publication
+from private_topk.pipelines.release.manifest import MANIFEST, Manifest, Publication
 from private_topk.pipelines.release.place import Bounds
 from private_topk.pipelines.release.promise import cost_of_a_window
 from private_topk.pipelines.sinks import ToFile, ToFolder
@@ -51,7 +52,8 @@ class WriteRankings(beam.PTransform):
             manifest then names its dataset, and states its privacy unit.
         corrects: the path of the ranking, or the folder, that this one corrects in all of its windows, and which stays
             there: pages show this one and count what both have cost, and corrections before it. `output` is then
-            another, such as top.correction-1.avro beside it.
+            beside it, where pages and later corrections look: in the same folder, such as top.correction-1.avro, or
+            for a folder top/ in a folder in it, such as top/correction-1/.
         format: of the files in a folder, by default avro.
         overwrite: replace what another release has published there, and its manifest, of which `budget adopt` then
             knows nothing.
@@ -59,8 +61,8 @@ class WriteRankings(beam.PTransform):
     Returns:
         The path of each file.
 
-    Guarantee: what is written is that of `rank`. The manifest states it for one ranking's budget times the rankings of
-    a unit: no less than it is.
+    Guarantee: what is written is that of `rank`. The manifest states no less than that for all rankings of a unit: one
+    ranking's budget times their number, or for the unit `user` less epsilon at the same delta, where rhos prove it.
 
     Raises:
         InvalidArgument: at construction, or where it is applied: an argument breaks its rule, something else lies
@@ -93,7 +95,7 @@ class WriteRankings(beam.PTransform):
         self._sink, self._rank = sink, rank
         self.manifest = _manifest(rank, request)
         if corrects is not None:
-            self.manifest = _manifest(rank, request, _corrected(corrects, self.manifest, rank.period))
+            self.manifest = _manifest(rank, request, _corrected(corrects, sink.uri, self.manifest, rank.period))
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         sink, period, release = self._sink, self._rank.period, self._rank.release
@@ -146,9 +148,15 @@ class _Drawn:
         number, each = composition.paid_for(top_k.mechanism), composition.rankings
         if unit == "user-window" and number == 1:
             return Privacy()
-        total = Total(number * Fraction(top_k.epsilon()), number * Fraction(top_k.delta()))
+        total, accounting = Total(number * Fraction(top_k.epsilon()), number * Fraction(top_k.delta())), "basic"
+        if unit == "user" and number > 1 and total.delta:
+            spent = (number // each) * cost_of(top_k)
+            spare = total.delta - spent.zcdp_delta
+            epsilon = over_windows(spent, spare, added=False, least=spare)[0] if spare > 0 else total.epsilon
+            if epsilon < total.epsilon:
+                total, accounting = Total(epsilon, total.delta), "gaussian" if spent.gdp else "zcdp"
         of = None if composition.most is None else composition.of()
-        return Privacy(unit, number, total, "basic", each if each > 1 else None, of)
+        return Privacy(unit, number, total, accounting, each if each > 1 else None, of)
 
     def request(self, **facts: Any) -> Request:  # noqa: ANN401 - of the fields of a Request
         return Request.of(self.rank, unit=self.unit, **facts)
@@ -175,22 +183,35 @@ def _drawn_by(rankings: beam.PCollection) -> set[PrivateTopK]:
     return found
 
 
-def _corrected(place: str | os.PathLike[str], own: Manifest, period: Period | None) -> tuple[Publication, ...]:
+def _corrected(
+    place: str | os.PathLike[str], output: str, own: Manifest, period: Period | None
+) -> tuple[Publication, ...]:
     """What the ranking at a place has cost, or the rankings of a folder, and the corrections of it beside.
 
-    Raises InvalidArgument if a correction of all of it would have another id or other windows, columns or groups.
+    Raises InvalidArgument if a correction of all of it would have another id or other windows, columns or groups; or if
+    corrections do not all lie where the next one looks for them.
     """
-    path, id = os.fspath(place), own.release_id
-    is_file = path.lower().endswith(tuple(RANKING_FORMATS))
+    path, id = as_path(place, "corrects"), own.release_id
+    home = _home(path)
     try:
-        first = manifests_in(path)
-        beside = manifests_in(os.path.dirname(path) or ".") if is_file else first
+        first, beside = manifests_in(path), manifests_in(home)
     except InvalidArgument as error:
         raise InvalidArgument("corrects", error.rule, "give the ranking that is corrected, or its folder") from None
+    origins = {each.corrects[0].release_id for each in first if each.corrects}
+    if missing := sorted(origins - {each.release_id for each in beside}):
+        rule = f"{verbatim(path)} corrects {verbatim(missing[0])}, which does not lie beside it"
+        raise InvalidArgument("corrects", rule, "give the ranking that came first, and an {output} beside that")
+    folder, name = os.path.split(_home(output))
+    if home != _home(output) and not (home == folder and name.startswith("correction-")):
+        stem, ending = os.path.splitext(path.removesuffix(MANIFEST))[0], os.path.splitext(output)[1] or ".avro"
+        right = f"{stem}.correction-1{ending}" if _is_file(path) else f"{path.rstrip('/')}/correction-1/"
+        rule = f"{verbatim(output)} does not lie beside what it corrects, where pages and the next correction look"
+        raise InvalidArgument("output", rule, f"give a place such as {verbatim(right)}")
     if any(each.release_id == id and not each.corrects for each in first):
         rule = f"{verbatim(path)} is of the same release {verbatim(id)}"
         raise InvalidArgument("corrects", rule, "give the rank another id: its draw is another one, which costs")
-    names, windows = {each.release_id for each in first}, {(one.start, one.end) for one in windows_in(period)}
+    names = {each.release_id for each in first} | origins
+    windows = {(one.start, one.end) for one in windows_in(period)}
     found: dict[str, list[Manifest]] = {}
     for each in beside:
         ids = {one.release_id for one in each.corrects}
@@ -206,6 +227,16 @@ def _corrected(place: str | os.PathLike[str], own: Manifest, period: Period | No
     told_costs = (one for manifests in found.values() for each in manifests for one in each.corrects)
     costs = (Publication.of(id, cost_of_a_window(each[0])) for id, each in found.items() if each[0].private)
     return tuple({one.release_id: one for one in (*told_costs, *costs)}.values())
+
+
+def _home(path: str) -> str:
+    """The folder in which a file lies; of a folder itself."""
+    place = os.path.realpath(path) if is_local(path) else path.rstrip("/")
+    return os.path.dirname(place) if _is_file(path) else place
+
+
+def _is_file(path: str) -> bool:
+    return path.lower().endswith((*RANKING_FORMATS, MANIFEST))
 
 
 def _ranked(manifest: Manifest, windows: set[Bounds]) -> dict[str, Any]:

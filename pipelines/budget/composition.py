@@ -224,7 +224,9 @@ def check_epsilon(epsilon: Fraction | float, field: str = "epsilon") -> None:
 def check_delta(delta: Fraction | float, field: str = "delta") -> None:
     """Raise InvalidArgument unless a total delta is 0, or from 1e-100 to below 1."""
     if not isinstance(delta, Number) or not 0 <= delta < 1:
-        raise InvalidArgument(field, f"must be at least 0 and below 1, got {kind_shown(delta)}", no_text(delta))
+        raise InvalidArgument(
+            field, f"must be a number, at least 0 and below 1, got {kind_shown(delta)}", no_text(delta)
+        )
     if 0 < delta < _MIN:
         raise InvalidArgument(field, f"must be 0 or at least 1e-100, got {plain(delta)}")
 

@@ -105,7 +105,7 @@ def corrections_of(report: PublishedReport) -> list[str]:
     named = [f"{day_of(start, report.zone) if start else 'all rows'} ({times} times)" for start, times in starts]
     what = "ranking of" if None in dict(starts) else "window of" if len(named) == 1 else "windows of"
     once, shown = ("Charged", "The last that is here") if report.charged else ("Published", "The last")
-    return [f"{once} more than once: the {what} {', '.join(named)}. {shown} is shown, and all are counted."]
+    return [f"{once} more than once: the {what} {', '.join(named)}. {shown} is shown, and all of these are counted."]
 
 
 def not_counted(report: PublishedReport) -> list[str]:
@@ -116,7 +116,8 @@ def not_counted(report: PublishedReport) -> list[str]:
         return []
     several = privacy.of_all_windows
     correction = "a correction that is still to come"
-    if report.charged is None or report.adopted:
+    own = any("user" not in (each.columns or {}) for each in report.parts)  # corrections of a pipeline's have any id
+    if report.charged is None or report.adopted or own:
         correction = "a correction or a lost period that is not shown"
     charged = "as the ledger has charged it or else " if report.charged else ""
     if several and len(manifest.bounds()) < (privacy.windows or 1):
@@ -134,7 +135,7 @@ def not_counted(report: PublishedReport) -> list[str]:
             "More windows are shown than one total was declared for: all of them count, and each window that is still "
             f"to come adds to these numbers, and so does {correction}."
         ]
-    if manifest.to_date is None and any("/" in str(each.release_id) for each in report.parts):  # of a report file
+    if manifest.to_date is None and (own or any("/" in str(each.release_id) for each in report.parts)):  # report file
         return [f"All that is shown here counts: {correction} adds to these numbers."]
     return []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -14,8 +15,9 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from apache_beam.testing import test_stream as streams
 from apache_beam.transforms.window import TimestampedValue
 
-from private_topk import Period, PrivateTopK, Release, ReleaseKey, WriteRankings
+from private_topk import Period, PrivateTopK, Release, ReleaseKey, UnknownDomain, WriteRankings
 from private_topk.pipelines.budget import Budget, Ledger, Request, charge
+from private_topk.transforms.stated import number
 from private_topk.transforms.testing import TrueTopK
 from tests.pipelines.support import command
 from tests.refusals import refused
@@ -84,10 +86,38 @@ def test_the_manifest_states_and_repays_what_is_charged(unit: str) -> None:
 def test_overlapping_windows_add_up_and_a_bound_on_windows_is_that_of_a_user() -> None:
     sliding = Period.of("2026-01-05", "2026-01-08", "2d", slide="1d")
     assert WriteRankings("top.avro", top(period=sliding)).manifest.privacy.epsilon == 2  # rows are in both
-    rank = top(max_windows_per_user=2)
+    rank = top(max_windows_per_user=2)  # pure: its epsilons add up
     request = Request.of(rank, dataset="plays", fingerprint="ab" * 16, unit="user")
     stated = WriteRankings("top.avro", rank, request).manifest.privacy
     assert (stated.epsilon, stated.windows, stated.windows_of_a_user) == (2, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("asked", "accounting", "epsilon"),
+    [
+        ({"mechanism": "gaussian"}, "gaussian", 0.508434),  # by a bisection of the Gaussian's tails, with scipy
+        ({"mechanism": "gaussian", "groups": ["DE", "FR"], "overall": True}, "gaussian", 0.710141),
+        ({"domain": UnknownDomain(), "mechanism": "restricted-gumbel"}, "basic", 0.9),
+        ({"mechanism": "gaussian", "period": None}, "basic", 0.3),
+    ],
+)
+def test_a_users_total_over_windows_is_the_least_at_its_delta(
+    asked: dict[str, Any], accounting: str, epsilon: float
+) -> None:
+    """No larger delta than as they add up; and pages and the ledger agree with it."""
+    rank = top(**{"epsilon": 0.3, "delta": 1e-7} | asked)
+    windows, each = 3 if rank.period else 1, 2 if "groups" in asked else 1
+    request = Request.of(rank, dataset="plays", fingerprint="ab" * 16, unit="user")
+    stated = WriteRankings("top.avro", rank, request).manifest.privacy
+    assert (stated.accounting, stated.windows) == (accounting, windows)
+    assert stated.delta == pytest.approx(windows * each * 1e-7, rel=1e-12)
+    assert stated.epsilon == pytest.approx(epsilon, rel=1e-5)
+    opened("user")
+    with charge(request, LEDGER):
+        write("top.avro", rank, request)
+    sheet = command("show", "top.avro", "--sign-off", "--ledger", LEDGER)
+    assert sheet.status == 0 and f"epsilon {number(stated.epsilon)}, delta" in sheet.out, sheet
+    assert "has not charged" not in sheet.out and "adds to these numbers" in " ".join(sheet.out.split())
 
 
 def test_a_job_that_runs_again_keeps_its_files_and_another_release_is_refused() -> None:
@@ -177,11 +207,15 @@ def test_a_correction_is_shown_in_place_of_what_it_corrects_and_both_count(outpu
     for path in [each for each in Path("tops").rglob("*") if "correction-1" in str(each) and each.is_file()]:
         path.unlink()
     write(corrected, top("top/1/correction-1", epsilon=2.0), corrects=output)  # what is lost knew nothing of the third
+    if output.endswith("l"):  # the second corrects the first: what else does, such as the third, counts too
+        again = WriteRankings("tops/again.jsonl", top("top/1/correction-3"), corrects=corrected).manifest.corrects
+        assert {each.release_id for each in again} == {"top/1", "top/1/correction-1", "top/1/correction-2"}
     assert before.items() <= manifest_bytes().items()
     shown = json.loads(command("show", "tops", "--json").out)
     assert {row["release_id"] for row in shown["rows"]} == {"top/1/correction-2"}
     assert shown["manifest"]["privacy"]["epsilon"] == 4
     sheet = " ".join(command("show", "tops", "--sign-off").out.split())
+    assert "a correction or a lost period that is not shown adds to these numbers" in sheet, sheet
     assert "of each window, each time rho 0.462118 (zCDP) 6 times, rho 1.52319 (zCDP) 3 times " in sheet, sheet
     Ledger("sqlite:///again.db").create(Budget.of("plays", 90))
     adopted = command("budget", "adopt", "tops", "--ledger", "sqlite:///again.db", "--dataset", "plays")
@@ -201,6 +235,7 @@ def test_only_a_whole_ranking_is_corrected(output: str) -> None:
     several = {"domain": [("a", "b")], "item": ["country", "title"], "k": 1}
     corrected = output.replace("top.", "top.correction-1.") if output.endswith("l") else "tops/correction-1/"
     write(corrected, top("top/0/v2"), corrects=output)  # is read before the first
+    new = corrected.replace("-1", "-2")
     days = "period 20260105T000000Z--20260106T000000Z to 20260107T000000Z--20260108T000000Z (3 windows) (now 20260106T"
     for changed, said in (
         ({"period": day}, days),
@@ -208,16 +243,40 @@ def test_only_a_whole_ranking_is_corrected(output: str) -> None:
         (several, "item columns item (now country, title)"),
     ):
         with refused("corrects", f"{output} has {said}", "rank again all that it has, in the same way") as told:
-            WriteRankings("new.avro", top("top/1/correction-1", **changed), corrects=output)
+            WriteRankings(new, top("top/1/correction-1", **changed), corrects=output)
         assert "v2" not in str(told.value)
     rank = top("top/1/correction-1")
     request = Request.of(rank, dataset="plays", fingerprint="ab" * 16, unit="user")
     with refused("corrects", "has unit one user's rows within one window (now one user's rows in all windows)"):
-        WriteRankings("new.avro", rank, request, corrects=output)
+        WriteRankings(new, rank, request, corrects=output)
     with refused("corrects", "is of the same release", "give the rank another id"):
-        WriteRankings("new.avro", top(epsilon=2.0), corrects=output)
+        WriteRankings(new, top(epsilon=2.0), corrects=output)
     with refused("corrects", "has no manifest", "give the ranking that is corrected"):
         WriteRankings("new.avro", top("top/2"), corrects="nothing.avro")
+
+
+@pytest.mark.parametrize(
+    ("output", "elsewhere", "right"),
+    [
+        ("i/", ["i.correction-1/", "i/again/", "i/correction-1/correction-1/", "i1.avro"], "i/correction-1/"),
+        ("g/top.avro", ["g1/top.avro", "top.avro", "g.correction-1/", "g/in/top.avro"], "g/top.correction-1.avro"),
+    ],
+)
+def test_a_correction_lies_where_the_next_one_looks(output: str, elsewhere: list[str], right: str) -> None:
+    """One that lies elsewhere is not found, and sheets would state less than it all has cost."""
+    write(output, top())
+    for place in elsewhere:
+        with refused("output", "does not lie beside what it corrects", f"give a place such as {right}"):
+            WriteRankings(place, top("a"), corrects=output)
+    write(right, top("a"), corrects=output)
+    shutil.copytree(output.removesuffix("top.avro"), "far")
+    for first in [each for each in Path("far").glob("*") if "correction-1" not in each.name]:
+        first.unlink()
+    moved = f"far/{right.partition('/')[2]}"
+    with refused(
+        "corrects", f"{moved} corrects top/1, which does not lie beside it", "give the ranking that came first"
+    ):
+        WriteRankings(f"{moved}correction-1/" if moved.endswith("/") else "far/b.avro", top("b"), corrects=moved)
 
 
 @pytest.mark.parametrize(

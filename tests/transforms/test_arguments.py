@@ -145,7 +145,7 @@ def test_flags_may_be_what_comparing_columns_gives() -> None:
         (lambda: read_dropped_rows(None), "metrics must be MetricResults, got NoneType"),
         (lambda: prepare(None, []), "name must be str, got NoneType"),
         (lambda: Budget.of("plays", "1"), "epsilon must be a positive finite number, got '1'"),
-        (lambda: Budget.of("plays", 1, "0"), "delta must be at least 0 and below 1, got '0'"),
+        (lambda: Budget.of("plays", 1, "0"), "delta must be a number, at least 0 and below 1, got '0'"),
     ],
 )
 def test_slips_of_a_newcomer_are_answered(call: Callable[[], object], said: str) -> None:

@@ -306,7 +306,9 @@ def test_releases_are_counted_with_those_that_were_corrected_are_lost_or_have_no
     assert "in each of 3 windows, 2026-01-05 00:00 to 2026-01-08 00:00 UTC, beside one correction" in entry
     assert "url_slug: daily-top-2-2026-01-06-00-00-to-2026-01-08-00-00-utc " in entry, entry
     assert "The ledger has charged" not in sheet + entry and "4 charges have spent" in sheet
-    once_more = "Published more than once: the window of 2026-01-06 (2 times). The last is shown, and all are counted."
+    once_more = (
+        "Published more than once: the window of 2026-01-06 (2 times). The last is shown, and all of these are counted."
+    )
     assert f"corrections {once_more}" in sheet and once_more in entry and "of each window, each time rho " in sheet
     assert "2026-01-06 00:00 to 2026-01-07 00:00 UTC, corrected" in (words := command("show", "days").out)
     assert "2026-01-08 00:00 UTC, corrected" not in words and once_more in " ".join(words.split())
@@ -320,7 +322,7 @@ def test_releases_are_counted_with_those_that_were_corrected_are_lost_or_have_no
     entry = command("show", "days", "--registry", "--ledger", LEDGER).out
     assert yaml.safe_load(entry)["deployment"]["privacy_loss"]["privacy_parameters"]["epsilon"] == 2
     assert "4 releases, weekly/5 to weekly/7, 1 of them a correction or only charged" in sheet
-    last = "Charged more than once: the window of 2026-01-06 (2 times). The last that is here is shown, and all are"
+    last = "Charged more than once: the window of 2026-01-06 (2 times). The last that is here is shown, and all of these"
     assert last in sheet and "Published more than once" not in sheet
     words = command("show", "days", "--ledger", LEDGER).out
     assert ", corrected" not in words and last in " ".join(words.split()), "what is shown is what was to be corrected"

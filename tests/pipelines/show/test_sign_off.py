@@ -322,7 +322,7 @@ def test_releases_are_counted_with_those_that_were_corrected_are_lost_or_have_no
     entry = command("show", "days", "--registry", "--ledger", LEDGER).out
     assert yaml.safe_load(entry)["deployment"]["privacy_loss"]["privacy_parameters"]["epsilon"] == 2
     assert "4 releases, weekly/5 to weekly/7, 1 of them a correction or only charged" in sheet
-    last = "Charged more than once: the window of 2026-01-06 (2 times). The last that is here is shown, and all of these"
+    last = "Charged more than once: the window of 2026-01-06 (2 times). The last that is here is shown, and all of"
     assert last in sheet and "Published more than once" not in sheet
     words = command("show", "days", "--ledger", LEDGER).out
     assert ", corrected" not in words and last in " ".join(words.split()), "what is shown is what was to be corrected"

@@ -158,4 +158,6 @@ def told_ahead(
 
 
 def _when(entry: Entry) -> str:
-    return f"{'adopted' if entry.outcome == ADOPTED else 'last charged'} {entry.charged[:10]}"
+    if entry.outcome == ADOPTED:  # whose share was not one of this ledger's total
+        return f"adopted {entry.charged[:10]}; of what the next ones cost its --dry-run is sure"
+    return f"last charged {entry.charged[:10]}"

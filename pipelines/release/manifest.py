@@ -397,9 +397,14 @@ def series_difference(one: Manifest, other: Manifest) -> str | None:
     """The settings by which a manifest is of another series than an earlier one, in words; None if both are of one."""
     found = question_difference(one, other, SeriesFacts)
     apart = {name: values for name, values in found.items() if name in _OF_A_SERIES or _is_drawn(*values)}
+    users = [(each.columns or {}).get("user") for each in (one, other)]  # of a pipeline of one's own nothing tells
     was, now = (
-        {"group column": each.groups and ", ".join(each.names("group")), "item column": ", ".join(each.names("item"))}
-        for each in (one, other)
+        {
+            "user column": None if None in users else user,
+            "group column": each.groups and ", ".join(each.names("group")),
+            "item column": ", ".join(each.names("item")),
+        }
+        for each, user in zip((one, other), users, strict=True)
     )
     return told(apart | differences(was, now)) or None
 

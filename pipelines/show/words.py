@@ -281,6 +281,7 @@ def how_to_read(report: PublishedReport) -> list[str]:
     several = len({(listing.start, listing.end) for listing in listings}) > 1
     series = manifest is not None and manifest.to_date is not None
     drawn = manifest is not None and manifest.private  # of others nobody knows whether there is any noise
+    of_draw = manifest is not None and (manifest.draws_counts or manifest.answer == "set")
     far, counted = of_draws(report), drawn and any(listing.counted for listing in listings)
     sentences = {
         what_is_ranked(manifest): manifest is not None,
@@ -294,6 +295,8 @@ def how_to_read(report: PublishedReport) -> list[str]:
         "stands too high in one window may do so in all that follow.": drawn and several and series,
         "Noise is drawn anew in every window: an item that moves by a place or two from one window to the next may not "
         "have moved at all.": drawn and several and not series,
+        "Places and counts are drawn apart, so counts may be out of order. An item whose count is far below those of "
+        "items that follow probably belongs below them, or not into the list.": counted and not of_draw,
         OF_KEPT_ROWS: not counted and any(report.leaves_rows_out(group) for group in report.by_group()),
         "Counts have noise of their own and may be below zero. Where a range is shown, the count without noise lies in "
         f"it with a probability of at least 95%, for {_of_which(manifest)}. Counts of one ranking may have much of "
@@ -418,8 +421,8 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
     asked = ("items asked for", "all above a threshold" if report.k is None else f"{report.k:,}")
     if manifest is None:
         return [("release", report.name), *([asked] if report.rows else [])]
-    privacy, columns, of_a_user = manifest.privacy, manifest.columns, report.rankings_of_a_user or 1
-    parts = report.parts or (manifest,)
+    privacy, of_a_user, parts = manifest.privacy, report.rankings_of_a_user or 1, report.parts or (manifest,)
+    users = _of_each(str((each.columns or {}).get("user") or "") for each in parts)
     days = [each.released for each in parts if each.released]
     several = {role: names for role in ("item", "group") if len(names := manifest.names(role)) > 1}
     listed = manifest.domain or not_corrected(parts)[-1].domain
@@ -435,7 +438,7 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
         ("protected unit", privacy and privacy.unit),
         ("how the budget adds up", shared_by(manifest)),
         ("rankings one user can change", of_a_user > 1 and f"{of_a_user:,} of all that is published here"),
-        ("a user is", columns and f"a value of the column {columns.get('user')}"),
+        ("a user is", users and f"a value of the column {users}"),
         ("an item is", "item" in several and f"what the columns {as_text(several['item'])} hold"),
         ("a group is", "group" in several and f"what the columns {as_text(several['group'])} hold"),
         ("dataset", _of_each(each.dataset for each in parts)),
@@ -443,7 +446,7 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
         ("key", _of_each(each.key_id for each in parts)),
         ("run by", manifest.runner),
         ("SHA-256 of the ranking", manifest.ranking_sha256),
-        ("versions", ", ".join(f"{name} {version}" for name, version in (manifest.versions or {}).items())),
+        ("versions", _of_each(", ".join(map(" ".join, (each.versions or {}).items())) for each in parts)),
     )
     return [(label, value) for label, value in settings if value]
 

@@ -275,9 +275,7 @@ def test_a_correction_adds_to_the_whole_horizon(shown: str) -> None:
     assert "in all 4 windows together" in told
     sheet = " ".join(command("show", *places, "--sign-off").out.split())
     for each in (told, sheet):
-        assert ("a correction or a lost period that is not shown adds to these numbers" in each) is (
-            "1234" not in shown
-        )
+        assert "a correction or a lost period that is not shown adds to these numbers" in each, "of a pipeline's own"
 
 
 @pytest.mark.parametrize("of_the_next", [1, 3, 4])

@@ -268,7 +268,7 @@ def test_a_file_that_is_checked_is_told_what_its_ledger_says(folder: Path) -> No
     assert "periods charged: 0;" in said
     assert "horizon  4 of 4 periods remain; with them 125.0% of the user budget" in said
     assert "the user budget of dataset heard does not suffice" in checked("epsilon: 2", "epsilon: 7", 2)
-    assert "source.user_column must be user for dataset heard" in checked("source:", "source:\n  user_column: who", 2)
+    assert "with user column user (now who): that is another" in checked("source:", "source:\n  user_column: who", 2)
     assert "dataset heard, periods charged: 1, and none is left\n" in checked("horizon: 4", "horizon: 1")
 
 
@@ -604,7 +604,7 @@ def test_a_correction_is_a_publication_of_its_own(folder: Path) -> None:
     assert len(shown.listings()) == 1 and shown.rows[0]["release_id"] == manifest["report"]
     assert shown.manifest.privacy is not None and shown.manifest.privacy.epsilon == 2, "what both cost"
     said = " ".join("\n".join(in_text(shown)).split())
-    assert "Published more than once: the window of 2026-01-05 (2 times). The last is shown, and all are" in said
+    assert "Published more than once: the window of 2026-01-05 (2 times). The last is shown, and all of these" in said
     rows = (folder / "rows.csv").rename(folder / "moved.csv")
     assert report(folder, *FIRST, "--correction", "late rows") == 0, "rows that are gone are no others"
     (folder / "rows.csv").write_text(rows.read_text() + "later,item 1,2026-01-06\n")

@@ -159,5 +159,5 @@ def told_ahead(
 
 def _when(entry: Entry) -> str:
     if entry.outcome == ADOPTED:  # whose share was not one of this ledger's total
-        return f"adopted {entry.charged[:10]}; of what the next ones cost its --dry-run is sure"
+        return f"adopted {entry.charged[:10]}; the next may cost otherwise, as its --dry-run says"
     return f"last charged {entry.charged[:10]}"

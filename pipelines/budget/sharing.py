@@ -243,8 +243,8 @@ class Split:
     """How a total is parted between ranking and noisy counts: by the same ratio in every window.
 
     Args:
-        gaussian: a hundredth of the delta is that of the counts, whose noise is then Gaussian. How rhos add up needs
-            none of a Gaussian's delta: it only says how much of a window's rho is the counts'.
+        gaussian: the counts have a part of the delta, a hundredth where the mechanism has one of its own, and Gaussian
+            noise. How rhos add up needs no delta for that: it only says how much of a window's rho is the counts'.
 
     Raises:
         InvalidArgument: at construction, for a delta that breaks its rule, or a mechanism that has no epsilon to part.

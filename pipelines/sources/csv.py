@@ -67,7 +67,7 @@ def check(file: FileInfo, columns: Columns) -> Types:
     """
     width = _WIDTHS.get(columns.encoding[:6], 1)
     if file.size % width and not packing_of(file.path):
-        rule = f"{file.path} is damaged: {columns.encoding.upper()} never has {file.size:,} bytes"
+        rule = f"{file.path} is damaged: in {columns.encoding.upper()} its bytes would be a multiple of {width}"
         raise refused(f"{rule}. Write or copy it again")
     try:
         with open_content(file.path) as source:

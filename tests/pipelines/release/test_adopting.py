@@ -429,7 +429,9 @@ def test_what_a_correction_names_is_adopted_with_it(last: str, folder: Path, cap
     assert (before.left, before.horizon, before.fitting) == (ahead.left, ahead.horizon, ahead.fitting) == (2, 3, 2)
     assert float(ahead.used) == pytest.approx(float(before.used))
     [told] = told_ahead(there.budgets, there)
-    assert f"(adopted {there.charges[-1].charged[:10]}; of what" in told, "not the day of the release"
+    assert f"(adopted {there.charges[-1].charged[:10]}; the next may cost otherwise" in told, (
+        "not the day of the release"
+    )
     found = {each.release_id: each for each in there.charges}
     assert found.keys() == spent.keys()
     for name, charge in found.items():

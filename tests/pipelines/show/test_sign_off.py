@@ -571,6 +571,22 @@ def test_a_manifest_that_states_another_question_than_was_charged_is_named(was: 
     assert said in command("budget", "adopt", "days", "--ledger", LEDGER, "--dataset", "plays").err
 
 
+def test_versions_are_told_of_each_release_and_another_user_column_is_another_series() -> None:
+    """A year has an upgrade, and the row that says who drew what must not vanish with it; nor may who is protected."""
+    budget(unit="user")
+    charged_days(5, 6, **BASIC)
+    place = Path("days/6.manifest.json")
+    drawn = json.loads(place.read_text())
+    write(place, json.dumps(drawn | {"versions": {**drawn["versions"], "numpy": "99.0"}}))
+    sheet = shown("days", "--sign-off")
+    assert (
+        "numpy 99.0" in sheet and sheet.count(" of 1 release") == 2 and "a user is a value of the column user" in sheet
+    )
+    write(place, json.dumps(drawn | {"columns": {**drawn["columns"], "user": "session"}}))
+    done = command("show", "days", "--sign-off")
+    assert done.status == 2 and "user column user (now session)" in done.err, done
+
+
 @pytest.mark.parametrize(("name", "told"), [("noise_95", "3"), ("noise_stddev", "0.5")])
 @pytest.mark.parametrize("more", [TWO_DAYS, GROUPED])
 def test_a_manifest_of_another_noise_of_counts_than_its_ranking_is_refused(

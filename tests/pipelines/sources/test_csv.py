@@ -210,7 +210,7 @@ def test_a_text_that_has_lost_a_byte_of_a_letter_is_refused(tmp_path: Path, name
     content = "user,item\na,b\na,c\n".encode(name)
     for place in (-1, -9):
         path = write(tmp_path / "rows.csv", content[:place] + content[place:][1:])
-        with refused("", f"rows.csv is damaged: {name.upper()} never has {len(content) - 1} bytes"):
+        with refused("", f"rows.csv is damaged: in {name.upper()} its bytes would be a multiple of"):
             read(path, Columns(encoding=name))
 
 

@@ -103,6 +103,11 @@ def inputs_of(options: Options) -> list[Options]:
     return [{**options, **(one if isinstance(one, Mapping) else {"input": one})} for one in given]
 
 
+def own_of_inputs(options: Options, name: str) -> tuple[Any, ...]:
+    """What each input has of an option of its own; None where it has none."""
+    return tuple(one.get(name) if isinstance(one, Mapping) else None for one in options.get("input", ()))
+
+
 def _section(group: str, commands: tuple[str, ...], *options: Option) -> tuple[Option, ...]:
     """Options under one heading of the help, for these commands where a row names no others."""
     return tuple(replace(option, group=group, commands=option.commands or commands) for option in options)
@@ -153,6 +158,7 @@ _INPUT = _section(
         "N",
         commands=("run",),
         field="source.expect_rows_at_least",
+        own=True,
         same="whether a run starts; then the rows are what they are",
     ),
     Option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -18,7 +19,7 @@ from private_topk.pipelines.budget.composition import Total
 from private_topk.pipelines.budget.ledger import Account, NoBudget, Request
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.files import as_path, exists, is_local, protected_files, reached
-from private_topk.pipelines.options import Options, inputs_of, require
+from private_topk.pipelines.options import Options, inputs_of, own_of_inputs, require
 from private_topk.pipelines.question import Question, asked_by, declared_period
 from private_topk.pipelines.registry import sink_of, source_of
 from private_topk.pipelines.release.describe import manifest_of
@@ -79,6 +80,7 @@ class Report:
         success_file: the files that exist once the input is complete.
         expect_rows_at_least: so many rows of the period must exist that can be ranked. Whether a run starts then
             depends on the rows, which no epsilon covers: docs/reports.md.
+        expect_rows_of_inputs: the same of each input; None of those that need not have any.
         kept: files that the report was made from, which its output must not replace.
         corrects: the earlier publications of the same windows that this one corrects.
         horizon: what holds all declared windows of a scheduled report, of which this run publishes some.
@@ -97,6 +99,7 @@ class Report:
     corrects: tuple[Publication, ...] = ()
     horizon: PeriodFacts | None = None
     step: Step | None = None
+    expect_rows_of_inputs: tuple[int | None, ...] = ()
 
     def __post_init__(self) -> None:
         check_shards(self.shards)
@@ -105,11 +108,11 @@ class Report:
         check_columns("domain", columns.of("item"), self.question.asked.domain)
         if groups is not None and columns.group is not None:
             check_columns("groups", columns.of("group"), groups.labels)
-        least = self.expect_rows_at_least
-        if least is not None and (isinstance(least, bool) or not isinstance(least, int) or least < 1):
-            raise InvalidArgument(
-                "expect_rows_at_least", f"must be a whole number of at least 1, got {verbatim(least)}"
-            )
+        for least in (self.expect_rows_at_least, *self.expect_rows_of_inputs):
+            if least is not None and (isinstance(least, bool) or not isinstance(least, int) or least < 1):
+                raise InvalidArgument(
+                    "expect_rows_at_least", f"must be a whole number of at least 1, got {verbatim(least)}"
+                )
 
     def check_stated_groups(self) -> list[str]:
         """What inputs that state the group of all their rows leave out, in sentences: groups that no input has, and
@@ -303,30 +306,33 @@ class Report:
             )
 
     def check_rows(self) -> None:
-        """Raise InvalidArgument if there are fewer rows than expected. Reads as many as it takes to decide."""
-        wanted, period = self.expect_rows_at_least, self.windows
-        if wanted is None:
-            return
-        for part in self.source.parts():
-            there, columns = part.rows(period) if part.bounded else None, part.columns.within(period)
-            if there is None:
-                raise InvalidArgument(
-                    "expect_rows_at_least",
-                    f"does not apply to {verbatim(part.uri)}",
-                    "only files can be counted before a run",
-                )
-            for rows in there:
-                block, _ = block_of(rows, columns)
-                if period is not None:
-                    block = block.filter(pa.array(period.number(block["time"].to_numpy()) >= 0))
-                wanted -= len(rankable(block, self.question.top_k).rows)
-                if wanted <= 0:
-                    return
-        raise InvalidArgument(
-            "expect_rows_at_least",
-            f"{self.expect_rows_at_least}: fewer rows would count",
-            "nothing was done; --dry-run --show-dropped-rows tells an operator more",
-        )
+        """Raise InvalidArgument if there are fewer rows than expected, of all inputs or of one. Reads as many as it
+        takes to decide.
+        """
+        wanted = self.expect_rows_at_least or 0
+        for place, part in enumerate(self.source.parts(), 1):
+            least = (self.expect_rows_of_inputs[place - 1 : place] or (None,))[0]
+            left, counts = least or 0, self._rankable_rows(part)
+            while max(wanted, left) > 0 and (count := next(counts, None)) is not None:
+                wanted, left = wanted - count, left - count
+            if left > 0:
+                with of_input(place):
+                    raise _too_few(least, f" of {verbatim(part.uri)}")
+        if wanted > 0:
+            raise _too_few(self.expect_rows_at_least)
+
+    def _rankable_rows(self, part: Source) -> Iterator[int]:
+        """How many rows of an input can be ranked, some at a time."""
+        period, columns = self.windows, part.columns.within(self.windows)
+        there = part.rows(period) if part.bounded else None
+        if there is None:
+            rule = f"does not apply to {verbatim(part.uri)}"
+            raise InvalidArgument("expect_rows_at_least", rule, "only files can be counted before a run")
+        for rows in there:
+            block, _ = block_of(rows, columns)
+            if period is not None:
+                block = block.filter(pa.array(period.number(block["time"].to_numpy()) >= 0))
+            yield len(rankable(block, self.question.top_k).rows)
 
     def user_shards(self) -> int:
         """The number of user shards: as given; otherwise about 4 MiB of stored input a shard, so that each fits any
@@ -341,6 +347,11 @@ class Report:
         if self.source.bounded or self.question.period is None:
             return wanted
         return min(wanted, 1 << max(_MAX_STATES // len(self.question.period), 1).bit_length() - 1)
+
+
+def _too_few(least: int | None, where: str = "") -> InvalidArgument:
+    remedy = "nothing was done; --dry-run --show-dropped-rows tells an operator more"
+    return InvalidArgument("expect_rows_at_least", f"{least}: fewer rows{where} would count", remedy)
 
 
 def _first(names: list[str]) -> str:
@@ -376,6 +387,7 @@ def report_of(options: Options, *, watch: bool = False, account: Account | None 
         options.get("success_file", ()),
         options.get("expect_rows_at_least"),
         tuple(protected_files(options)),
+        expect_rows_of_inputs=own_of_inputs(options, "expect_rows_at_least"),
     )
 
 

@@ -16,6 +16,7 @@ from private_topk.pipelines.budget.ledger import Account, tell_operator
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.dry_run import dry_run, fits, promised, reports, series_with
 from private_topk.pipelines.files import open_file
+from private_topk.pipelines.options import inputs_of
 from private_topk.pipelines.preview.forewarning import forewarn
 from private_topk.pipelines.process import level
 from private_topk.pipelines.question import Question, asked_by
@@ -232,7 +233,9 @@ class ScheduledReport(Publications):
         if over := self.schedule.over(now()):
             yield "ended", over
         yield from self._changes()
-        if not (self.watches or {"success_file", "expect_rows_at_least"} & self.options(0).keys()):
+        options = self.options(0)
+        waits = "success_file" in options or all("expect_rows_at_least" in each for each in inputs_of(options))
+        if not (self.watches or waits):
             yield (
                 "input",
                 "published as it is when a call comes: source.success_file would wait until all of it is there",

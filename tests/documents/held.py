@@ -301,8 +301,9 @@ raw/se-2026-01-05.jsonl, kept without an agent, 10
 raw/se-2026-01-05.jsonl, unreadable line, 10
 raw/se-2026-01-12.jsonl, another week, 1
 """
-WEEK = {"sys.argv[1]": '"2026-01-05"'}
-CLEANING = [Held("import csv", "python", "", WEEK, 0, f"^{OUTCOMES}$", "prepare.py", dirty_rows, one_spelling)]
+WEEK = {"sys.argv[1]": '"2026-01-05"', "00_000,": ",", "0_000,": ","}
+TOLD = f"^(there is no raw/.*-2025-12-29.*\n){{4}}{OUTCOMES}$"
+CLEANING = [Held("import csv", "python", "", WEEK, 0, TOLD, "prepare.py", dirty_rows, one_spelling)]
 COMMAND_LINE = [
     Held("$ private-topk run --log-format json", status=2),
     Held("$ private-topk doctor"),

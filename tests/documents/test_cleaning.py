@@ -80,10 +80,11 @@ TEA, NEXT = HEADER + b"ana,tea,2026-01-05,m\n", HEADER + b"ana,tea,2026-01-12,m\
 WEEKS = {"de-2026-01-05": TEA, "de-2026-01-12": NEXT}
 
 
-def cleaned(folder: Path, inputs: Mapping[str, bytes]) -> subprocess.CompletedProcess[str]:
+def cleaned(folder: Path, inputs: Mapping[str, bytes], least: int = 1) -> subprocess.CompletedProcess[str]:
     """The page, run over such CSV files of DE in Latin-1."""
-    only = 'INPUTS = [("DE", "{}*", lambda path: from_lines(path, "latin-1"), "UTC", [])]'
-    script = re.sub(r"^INPUTS = \[\n.*?^\]$", only.replace("{}", "de-{}"), script_of(), flags=re.M | re.S)
+    only = 'INPUTS = [("DE", "{}*", 1, lambda path: from_lines(path, "latin-1"), "UTC", [])]'
+    only = only.replace("{}", "de-{}").replace("1,", f"{least},")
+    script = re.sub(r"^INPUTS = \[\n.*?^\]$", only, script_of(), flags=re.M | re.S)
     for name, content in inputs.items():
         (folder / name).write_bytes(content)
     (folder / "menu.csv").write_text("item\ntea\ncaf\u00e9\nStra\u00dfe\n", "utf-8")
@@ -115,7 +116,8 @@ def test_nothing_is_written_where_an_input_is_of_no_use(tmp_path: Path, content:
     (tmp_path / "plays/2026-01-05").mkdir(parents=True)
     (tmp_path / "plays/2026-01-05/_SUCCESS").touch()
     done = cleaned(tmp_path, {**WEEKS, "de-2026-01-05-more": content})
-    told = "nothing is written, as no row or fewer than half are of use: de-2026-01-05-more\n"
+    told = "nothing is written, as no row or fewer than half are of use: de-2026-01-05-more: if another file has its "
+    told += "rows, move it away; else have it sent again, or correct its line in INPUTS\n"
     assert done.returncode == 1 and done.stderr == told, done
     assert not list(tmp_path.rglob("*.parquet")) and list(tmp_path.rglob("_SUCCESS"))
 
@@ -144,6 +146,16 @@ def test_a_week_that_was_written_in_part_has_no_success_file(tmp_path: Path) -> 
 def test_half_of_the_rows_may_be_of_no_use(tmp_path: Path) -> None:
     done = cleaned(tmp_path, {**WEEKS, "de-2026-01-05": rows_of("ana,tea,2026-01-05", "bo,gin,2026-01-05")})
     assert done.returncode == 0 and "de-2026-01-05, not in the menu, 1\n" in done.stdout, done
+    assert "\nmost often not in the menu: ('de-2026-01-05', 'gin', 1)\n" in done.stdout
+
+
+@pytest.mark.parametrize("least", [2, 3])
+def test_a_file_that_was_cut_short_is_refused_also_if_it_came_twice(tmp_path: Path, least: int) -> None:
+    """Rows of other weeks, and copies, do not count."""
+    short = rows_of("ana,tea,2026-01-05", "bo,tea,2026-01-11", "bo,tea,2026-01-12")
+    done = cleaned(tmp_path, {"de-2026-01-05": short, "de-2026-01-05-again": short, "de-2026-01-12": NEXT}, least)
+    told = "nothing is written, as fewer than 3 rows of the week are in de-2026-01-05*\n" * (least == 3)
+    assert done.stderr == told and bool(list(tmp_path.rglob("_SUCCESS"))) == (not told), done
 
 
 def test_a_file_that_came_twice_may_have_an_unreadable_line(tmp_path: Path) -> None:
@@ -160,6 +172,16 @@ def test_letters_that_look_alike_are_one(page: dict[str, Any]) -> None:
     rows = frame(["2026-01-05"] * 5, "u\u200b").with_columns(item=pl.Series(items))
     found = page["tidy"]("x", rows, "UTC", [])
     assert {*found["item"]} == {"strasse"} and {*found["user"]} == {"u"}
+
+
+def test_turkish_letters_that_capitals_do_not_tell_apart() -> None:
+    edit = re.search(r"`(\.str\.replace_all\(.*?\))`, which", (ROOT / "docs/cleaning.md").read_text("utf-8"))
+    assert edit
+    items = ["\u0131l\u0131k", "ILIK", "ilik", "\u0130L\u0130K", "i\u0307l\u0131k"]
+    for end, spellings in (("", 4), (edit[1], 1)):
+        page = defined(lambda script, end=end: re.sub("\nITEM = .*", lambda item: item[0] + end, script))
+        rows = page["tidy"]("x", frame(["2026-01-05"] * 5).with_columns(item=pl.Series(items)), "UTC", [])
+        assert rows["item"].n_unique() == spellings
 
 
 def test_a_header_with_a_name_twice_is_refused(page: dict[str, Any], tmp_path: Path) -> None:

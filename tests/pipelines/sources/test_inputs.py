@@ -506,6 +506,25 @@ def test_a_mistake_about_one_of_several_inputs_names_the_line_of_that_one(
     assert done.status == 2 and f"eight.yaml:{line}: source." in done.err, done.err
 
 
+@pytest.mark.parametrize(("de", "every", "line"), [(8, 12, 0), (9, 12, 5), (8, 13, 6), (8, None, 0), (9, None, 5)])
+def test_an_input_of_few_rows_is_refused_though_others_have_many(
+    tmp_path: Path, de: int, every: int | None, line: int
+) -> None:
+    """Only rows that can be ranked count; nothing says how many there are."""
+    for name, rows in (("de", 8), ("fr", 4)):
+        lines = [f"u{n},plain,2026-01-0{5 if n < rows else 4},{name}\n" for n in range(rows + 20)]
+        write(tmp_path / f"{name}.csv", "user,item,time,country\n" + "".join(lines))
+    inputs = f"\n  - fr.csv\n  - {{input: de.csv, expect_rows_at_least: {de}}}"
+    inputs += f"\n  expect_rows_at_least: {every}" * bool(every)
+    write(tmp_path / "eight.yaml", REPORT.format(inputs=inputs))
+    done = command("report", "eight.yaml", "--window-end", "2026-01-12")
+    assert bool(list(tmp_path.glob("out/*"))) == (not line), done.err
+    if line:
+        told = f"{de}: fewer rows of de.csv would count" if line == 5 else f"{every}: fewer rows would count"
+        assert done.status == 2 and f":{line}: source.expect_rows_at_least {told}: nothing was" in done.err, done.err
+    assert ("published as it is when a call comes" in command("report", "eight.yaml", "--dry-run").out) == (not every)
+
+
 def test_paths_in_a_report_start_at_its_folder_and_know_the_period(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     write(tmp_path / "in" / "2026-01-05.jsonl", [{**row, "country": "de"} for row in ROWS])

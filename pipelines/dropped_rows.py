@@ -15,6 +15,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,7 @@ from private_topk.transforms.metric import as_numbers
 from private_topk.transforms.rows import rankable
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.types import is_text
-from private_topk.transforms.windows import Period, from_microseconds
+from private_topk.transforms.windows import Period
 
 if TYPE_CHECKING:
     from private_topk.pipelines.run import Done
@@ -63,7 +64,6 @@ _READINGS = {
     _BASIC: "dates without hyphens",
 }
 """What times that are outside the period may be: numbers of another unit, or dates that are read as numbers."""
-_DAY = 86_400_000_000
 _MIN, _MAX_NAMED, _MAX_EMPTY = 100, 10, 4
 _MAX_LONG = 40
 _LATENESS = {"10s": 10, "1m": 60, "10m": 600, "1h": 3600, "6h": 21_600, "1d": 86_400}
@@ -200,7 +200,7 @@ class DataQuality:
         files: what became of the rows of each file of an input: dropped by a reason, or kept.
         shapes: of the texts that are no time, or no number, how many look alike: by input and column, with 9 for every
             digit and a for every letter.
-        days: rows inside, by input and day since 1970 UTC.
+        days: rows inside, by input and day of the period's time zone.
         groups: rows that would be ranked, by declared group.
         overall: those of no declared group, which count in the ranking of all rows alone; None where there is none.
         before, after: rows of all inputs that are outside the period, where they lie.
@@ -219,7 +219,7 @@ class DataQuality:
     causes: Counter[tuple[str, str]] = field(default_factory=Counter)
     files: dict[str, dict[str, Counter[str]]] = field(default_factory=dict)
     shapes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    days: Counter[tuple[str, int]] = field(default_factory=Counter)
+    days: Counter[tuple[str, date]] = field(default_factory=Counter)
     groups: dict[str, int] = field(default_factory=dict)
     overall: int | None = None
     before: int = 0
@@ -336,11 +336,16 @@ class DataQuality:
     def _days(self) -> Iterator[str]:
         if self.period is None:
             return
-        first, last = int(self.period.starts[0]) // _DAY, (int(self.period.ends[-1]) - 1) // _DAY
-        names = {day: f"{from_microseconds(day * _DAY):%Y-%m-%d}" for day in range(first, last + 1)}
+        first, last = _days_of(np.array([self.period.starts[0], self.period.ends[-1] - 1]), self.period.zone)
+        days = pl.date_range(first, last, eager=True)
         for uri in self.rows:
-            rows = {name: self.days[uri, day] for day, name in names.items()}
-            yield _with_few(f"{self._where(uri)}days (UTC) of the period", rows)
+            rows = {f"{day}": self.days[uri, day] for day in days}
+            yield _with_few(f"{self._where(uri)}days ({self.period.zone}) of the period", rows)
+
+
+def _days_of(times: np.ndarray, zone: str) -> pl.Series:
+    """The days of moments in microseconds since 1970 UTC."""
+    return pl.Series(times, dtype=pl.Int64).cast(pl.Datetime("us", "UTC")).dt.convert_time_zone(zone).dt.date()
 
 
 def _share(count: int, total: int) -> str:
@@ -348,7 +353,7 @@ def _share(count: int, total: int) -> str:
         return ", all"
     if count < _MIN:
         return ""
-    return ", most" if 2 * count > total else ", fewer than half"
+    return ", most" if 2 * count > total else ", a tenth to half" if 10 * count >= total else ", less than a tenth"
 
 
 def _with_few(what: str, rows: dict[str, int]) -> str:
@@ -449,8 +454,8 @@ def _add(
         look.before += int((times < look.period.starts[0]).sum())
         look.after += int((times >= look.period.ends[-1]).sum())
         _try_readings(look, rows, columns, uri, all_inside=bool(inside.all()) and not missing.get("unreadable"))
-        for day, count in zip(*np.unique(times[inside] // _DAY, return_counts=True), strict=True):
-            look.days[uri, int(day)] += int(count)
+        for day, count in _days_of(times[inside], look.period.zone).value_counts().rows():
+            look.days[uri, day] += count
         block = block.filter(pa.array(inside))
         if rows.arrived is not None:
             late_by = block["arrived"].to_numpy() - look.period.ends[after[inside] - 1]

@@ -338,9 +338,14 @@ class TestTheOperatorsLook:
         ).err
         assert "  good.parquet: 100 or more\n" in told, told
         assert "  old.parquet: 100 or more; outside the period: 100 or more, all; no row of it counts\n" in told, told
-        where = "outside the period: 100 or more, fewer than half; before it: 100 or more, after it: fewer than 100\n"
+        where = "outside the period: 100 or more, a tenth to half; before it: 100 or more, after it: fewer than 100\n"
         assert where in told, told
-        assert "  gin.parquet: 100 or more; not in domain: 100 or more, fewer than half\n" in told, told
+        assert "  gin.parquet: 100 or more; not in domain: 100 or more, a tenth to half\n" in told, told
+        write(folder / "gin.parquet", [*rows_of(150, item=lambda _: "gin"), *rows_of(1_351)])
+        assert (
+            "  not in domain: 100 or more, less than a tenth\n"
+            in checked("--show-dropped-rows", rows="gin.parquet").err
+        )
 
     @pytest.mark.parametrize("text", ["", "user,item,time\n"])
     def test_an_input_without_rows(self, folder: Path, text: str) -> None:
@@ -435,8 +440,14 @@ class TestTheOperatorsLook:
         days = "days (UTC) of the period with fewer than 100 rows"
         assert f"  rows.parquet: {days}: none, of 14\n  cut.parquet: {days}: 2026-01-" in told, told
 
+    def test_days_are_those_of_the_time_zone(self, folder: Path) -> None:
+        """In UTC a first one of one hour would be told as a gap, every week."""
+        write(folder / "rows.parquet", rows_of(336 * 8, time=lambda time: time - 3_600))
+        told = checked("--show-dropped-rows", "--time-zone", "Europe/Berlin").err
+        assert "  days (Europe/Berlin) of the period with fewer than 100 rows: none, of 14\n" in told, told
+
     def test_one_row_changes_nothing_that_is_told(self, folder: Path) -> None:
-        """But at 100, 10,000, ... and at half: there it does, which is why it is the operator's."""
+        """But at 100, 10,000, ..., at a tenth and at half: there it does, which is why it is the operator's."""
         told = set()
         for rows in (rows_of(600), rows_of(601), rows_of(599), [*rows_of(), {"user": None, "item": "x", "time": 0}]):
             write(folder / "rows.parquet", rows)

@@ -112,7 +112,7 @@ def _publish(
     if arguments.dry_run:
         from private_topk.pipelines.dry_run import dry_run
 
-        document = tell_dry_run(arguments, report, [*dry_run(report, launch), ("recall", known())])
+        document = tell_dry_run(arguments, report, [*dry_run(report, launch), ("recall", known(None))])
         if arguments.json:
             print_json(document)
         return None

@@ -181,19 +181,22 @@ def forewarn(
     question: Question,
     options: Options,
     earlier: Iterable[str],
-    who: str = "private-topk",
+    who: str | None = "private-topk",
     *,
     series: bool = False,
 ) -> str:
-    """In one line what is known of a ranking's quality; said on stderr where it would be close to noise. Raises
-    InvalidArgument where that was asked for.
+    """In one line what is known of a ranking's quality. Raises InvalidArgument if it would be close to noise, where
+    that was asked for.
+
+    Args:
+        who: says on stderr that it would be close to noise; None if the caller tells the line.
     """
     noisy, text = forewarned(question, options.get("like"), earlier, series=series)
     if noisy and options.get("on_noise") == "refuse":
         raise InvalidArgument(
             "on_noise", verbatim(f"refuses what is {text}"), "ask for less, or let it {on_noise} warn"
         )
-    if noisy:
+    if noisy and who is not None:
         with level("warning"):
             print(f"{who}: {text}", file=sys.stderr, flush=True)
     return text

@@ -157,7 +157,7 @@ class ScheduledReport(Publications):
                 told = f"published before{self._input_since(report)}; drawing it again would be refused: {why}"
                 tell(report, [("output", told)], True)
                 return
-            facts.append(("recall", self._forewarn(report, number)))
+            facts.append(("recall", self._forewarn(report, number, aloud=False)))
             own = msgspec.structs.replace(report.manifest, key_id=known_key_id(report.question.release.key))
             too = charged_too(self._charges(), (*published(), own))
             facts += (("charged", told) for told in named(too, ": this promise counts that"))
@@ -251,7 +251,7 @@ class ScheduledReport(Publications):
             if number is not None:
                 asked = manifest_of(report.question, columns=report.source.columns.by_role(), horizon=self._horizon())
                 yield "privacy", f"with the next one: {promised(report, asked, published, self._charges())}"
-                yield "recall", f"of the next one: {self._forewarn(report, number)}"
+                yield "recall", f"of the next one: {self._forewarn(report, number, aloud=False)}"
             if account is None:
                 return
             yield from (("lost", told) for told in self._named_lost())
@@ -429,15 +429,15 @@ class ScheduledReport(Publications):
             raise InvalidArgument("state", rule, "publish that one first, or all with --backfill")
         return KeptStep(state, number)
 
-    def _forewarn(self, report: Report, number: int) -> str:
+    def _forewarn(self, report: Report, number: int, *, aloud: bool = True) -> str:
         """What is publicly known of a period's quality, by the published counts of earlier ones before all else, also
-        of an earlier horizon. Prints a warning if it would be close to noise.
+        of an earlier horizon. Aloud a warning is printed if it would be close to noise.
 
         A correction is not judged by what it corrects, whose input may have been wrong.
         """
         least = 0 if self.state is not None else -_NEARBY
         before = (file for files in self._before(number, least, number - 1) for file in files)
-        who = f"{self.name}, {self.words(number)}"
+        who = f"{self.name}, {self.words(number)}" if aloud else None
         return forewarn(report.question, self.options(number), before, who, series=True)
 
     def _since(self, asked: Manifest, last: Manifest | None) -> Iterator[Fact]:

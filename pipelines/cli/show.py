@@ -8,6 +8,7 @@ import sys
 import textwrap
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -86,9 +87,22 @@ def _show(arguments: Namespace, others: list[str]) -> None:
         print(registry_entry(report, books), end="")
     else:
         print(*in_text(report), sep="\n")
+    for sentence in _corrected_beside(arguments.ranking):
+        print(sentence, file=sys.stderr)
     if not (arguments.sign_off or arguments.registry):  # these tell it themselves
         for sentence in [*(what_is_lost(report) if arguments.json else ()), *books[1:]]:
             print(sentence, file=sys.stderr)
+
+
+def _corrected_beside(rankings: Sequence[str]) -> Iterator[str]:
+    """Which of the rankings were corrected by others beside them, that are not shown."""
+    from private_topk.pipelines.scheduled.periods import corrected_place, corrections_beside
+
+    for ranking in filter(os.path.isfile, rankings):
+        with suppress(OSError):  # it was shown, whatever else may be listed
+            places = [corrected_place(ranking, name) for name in corrections_beside(ranking)]
+            if others := [place for place in places if place not in rankings]:
+                yield printable(f"{ranking} was corrected: show {', '.join(others)} instead, or the folder of both")
 
 
 def _write_page(report: PublishedReport, arguments: Namespace) -> None:

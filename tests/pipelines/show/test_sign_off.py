@@ -331,6 +331,20 @@ def test_releases_are_counted_with_those_that_were_corrected_are_lost_or_have_no
     assert "The ledger has charged" not in alone, "of other windows"
 
 
+@pytest.mark.parametrize("form", ["", "--json", "--sign-off"])
+def test_a_ranking_that_was_corrected_since_names_its_correction(form: str) -> None:
+    """Unless that is shown too."""
+    budget()
+    charged_days(6)
+    files = ["days/6.csv", "days/6.correction-1.csv"]
+    assert not command("show", files[0], *form.split()).err
+    charged_correction()
+    done = command("show", files[0], *form.split())
+    assert done.err == f"{files[0]} was corrected: show {files[1]} instead, or the folder of both\n", done
+    for shown_too in (files, ["days"], files[1:]):
+        assert not command("show", *shown_too, *form.split()).err
+
+
 def test_a_correction_by_another_epsilon_has_its_own_rho_on_the_sheet() -> None:
     """By hand: joint costs epsilon² / 8. Also of the correction alone, or where only a ledger tells of it."""
     budget()

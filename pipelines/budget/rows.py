@@ -80,14 +80,14 @@ def _plain(row: Any, of: Field) -> Any:  # noqa: ANN401
 
 def cost_in(row: Any, _: Field | None = None) -> Cost:  # noqa: ANN401
     """The cost that a row states. Raises one of `BROKEN` where it states none."""
-    cost = Cost(*(_fraction(getattr(row, part)) for part in _COSTS))
+    cost = Cost(*(fraction_in(getattr(row, part)) for part in _COSTS))
     if not cost.zcdp_delta <= cost.delta <= 1:
         raise ValueError
     return cost
 
 
 def _total(row: Any, _: Field) -> Total:  # noqa: ANN401
-    total = Total(*(_fraction(getattr(row, part)) for part in _TOTALS))
+    total = Total(*(fraction_in(getattr(row, part)) for part in _TOTALS))
     if not (0 < total.epsilon and (total.release_delta or 0) <= total.delta < 1):
         raise ValueError
     return total
@@ -100,7 +100,8 @@ def _columns(row: Any, _: Field) -> dict[str, str]:  # noqa: ANN401
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _fraction(text: object) -> Fraction:
+def fraction_in(text: object) -> Fraction:
+    """The number of a text. Raises ValueError for none, or one that is too large."""
     if not isinstance(text, str) or not _NUMBER.fullmatch(text) or (found := Fraction(text)) > _MAX:
         raise ValueError
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -43,8 +43,7 @@ class Windows:
         """All windows of the parts, each once."""
         if len(parts) == 1:
             return parts[0]
-        bounds = (each.bounds() for each in parts)
-        return cls._regular({pair for each in bounds for pair in zip(*map(np.ndarray.tolist, each), strict=True)})
+        return cls._regular({pair for each in parts for pair in each._pairs()})
 
     @classmethod
     def _regular(cls, moments: Iterable[tuple[int, int]]) -> Windows:
@@ -85,14 +84,18 @@ class Windows:
         starts, ends = zip(*(run.bounds() for run in self.runs), strict=True)
         return np.concatenate(starts), np.concatenate(ends)
 
+    def _pairs(self) -> Iterable[tuple[int, int]]:
+        return zip(*map(np.ndarray.tolist, self.bounds()), strict=True)
+
+    def moments(self) -> Iterator[tuple[datetime | None, datetime | None]]:
+        """The bounds of every window, as `at` takes them."""
+        for start, end in self._pairs():
+            yield (None, None) if end == _EVER else (from_microseconds(start), from_microseconds(end))
+
     def within(self, start: datetime, end: datetime) -> Windows | None:
         """The windows that lie between two moments; None if none does."""
         first, last = microseconds(start), microseconds(end)
-        inside = {
-            pair
-            for pair in zip(*map(np.ndarray.tolist, self.bounds()), strict=True)
-            if first <= pair[0] and pair[1] <= last
-        }
+        inside = {pair for pair in self._pairs() if first <= pair[0] and pair[1] <= last}
         return self._regular(inside) if inside else None
 
     def overlapping(self, starts: Instants, ends: Instants) -> Instants:

@@ -19,9 +19,10 @@ from private_topk.pipelines.budget.accounting import ADOPTED, HORIZON, Entry
 from private_topk.pipelines.budget.ledger import Account
 from private_topk.pipelines.budget.rows import BROKEN, record_in
 from private_topk.pipelines.files import as_path, exists, match_any, open_file, reached
+from private_topk.pipelines.release.agreement import check_agrees
 from private_topk.pipelines.release.manifest import MANIFEST, Manifest, Publication
-from private_topk.pipelines.release.place import folders_of, manifest_path
-from private_topk.pipelines.release.promise import check_agrees, cost_of_publication
+from private_topk.pipelines.release.place import decoded, folders_of, manifest_path
+from private_topk.pipelines.release.promise import cost_of_publication
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
 
@@ -49,11 +50,7 @@ def manifests_in(place: str) -> list[Manifest]:
 
 def _decoded(path: str) -> Manifest:
     with open_file(path) as source:
-        content = source.read()
-    try:
-        manifest = Manifest.decode(content)
-    except ValueError:
-        raise InvalidArgument("", f"{verbatim(path)} is no manifest of a ranking", "leave it out") from None
+        manifest = decoded(source.read(), path, "leave it out")
     check_agrees(manifest, path)
     return manifest
 

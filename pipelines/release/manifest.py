@@ -271,7 +271,7 @@ class Manifest(QuestionFacts, frozen=True, kw_only=True):
         try:
             return _DECODER.decode(content)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise ValueError(f"this is no manifest: {error}") from None
+            raise ValueError(str(error)) from None
 
     def encode(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"

@@ -12,6 +12,8 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from private_topk.pipelines.differences import told
 from private_topk.pipelines.files import exists, open_file, refuse_special
 from private_topk.pipelines.release.formats import format_of
@@ -72,6 +74,25 @@ def manifest_path(output: str) -> str:
 def folders_of(folder: str) -> tuple[str, str]:
     """Where the rankings of a folder lie: it, and the pattern of the folders within it that hold corrections."""
     return folder.rstrip("/"), f"{folder.rstrip('/')}/correction-*"
+
+
+def decoded(content: bytes, path: str, remedy: str) -> Manifest:
+    """The manifest in a file that was read.
+
+    Args:
+        remedy: where it is none; one that was changed is brought back.
+
+    Raises InvalidArgument.
+    """
+    try:
+        return Manifest.decode(content)
+    except ValueError as error:
+        rule = f"{path} is no manifest of a ranking"
+        with suppress(ValueError, RecursionError):
+            facts = msgspec.json.decode(content)
+            if isinstance(facts, dict) and {"mechanism", "parameters"} <= facts.keys():
+                rule, remedy = f"{path} is a manifest and was changed: {error}", "bring it back from a copy"
+        raise InvalidArgument("", verbatim(rule), remedy) from None
 
 
 def pair_at(path: str) -> Pair:

@@ -7,8 +7,10 @@ Pages, words, sign-off sheets, manifests and dry runs all state what `promised` 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -17,15 +19,11 @@ import msgspec
 
 from private_topk.pipelines.budget.accounting import ADOPTED, HORIZON, Charge, Entry, largest_sums, most, units
 from private_topk.pipelines.budget.composition import MAX_WINDOWS_OF_OPTIMAL, optimal_delta
-from private_topk.pipelines.budget.rows import BROKEN, cost_in
 from private_topk.pipelines.budget.sharing import over_windows
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.release.manifest import BudgetFacts, Manifest, PrivacyFacts, Publication, SeriesFacts, Zcdp
-from private_topk.transforms.errors import InvalidArgument, verbatim
-from private_topk.transforms.mechanisms import MECHANISMS, make_mechanism
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import at_most, epsilon_within, gaussian_epsilon
-from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.stated import number, stated
 
 _NAMED = 4
@@ -34,7 +32,7 @@ BY_RHO = ("zcdp", "gaussian")
 """The accountings that add up rhos."""
 _OF_ROWS = ("user", "time")
 """The columns that a ledger holds, by role."""
-_ROUNDED = Fraction("1.0001")
+ROUNDED = Fraction("1.0001")
 """By what factor two costs may differ that are one, written down in six digits."""
 
 
@@ -81,7 +79,7 @@ def promised(
         own_windows = everything.within(first.horizon.start, first.horizon.end) or everything
     once = replace(charges[0], windows=own_windows, cost=newest.cost, windows_of_a_user=_bound(first, own_windows))
     spent, reached = _with_the_rest(unit, charges, once, _covered(first))
-    if changed or dearer or reached > _covered(first) or not _covers(first):
+    if changed or dearer or reached > _covered(first) or not covers(first):
         outside = everything.number - own_windows.number
         number = outside + max(own_windows.number, declared.windows or 1)
         restated = _restated(declared, spent, delta, number, reached, by_rho)
@@ -212,6 +210,13 @@ def _repeats(published: Sequence[Manifest], also: Iterable[Entry]) -> list[Entry
     return found
 
 
+def charged_again(published: Iterable[Manifest], also: Iterable[Entry]) -> dict[datetime | None, int]:
+    """How often windows were charged of which no manifest is here, by their first moments, where more than once."""
+    known = {bounds for each in published for bounds in each.paid_for()}
+    times = Counter(bounds for each in also for bounds in each.windows.moments() if bounds not in known)
+    return {start: many for (start, _), many in times.items() if many > 1}
+
+
 def _share(some: Windows, others: Windows) -> bool:
     return Windows.union([some, others]).number < some.number + others.number
 
@@ -231,45 +236,6 @@ def named(charges: Sequence[Entry], more: str) -> Iterator[str]:
     """The sentence that names some of these and says more; nothing for none."""
     if charges:
         yield f"The ledger has charged {_some(list(dict.fromkeys(each.release_id for each in charges)))} too{more}."
-
-
-def check_agrees(published: Manifest, path: str) -> None:
-    """Raise InvalidArgument for a manifest whose total, cost of a window and charge do not go together."""
-    try:
-        charged = published.charge and cost_in(published.charge)
-        agrees = not published.private or (
-            _covers(published) and not (charged and charged_otherwise(published, charged)) and not _is_dearer(published)
-        )
-    except (*BROKEN, InvalidArgument):
-        agrees = False
-    if not agrees:
-        rule = f"{verbatim(path)} contradicts itself: its epsilons, its rho and what it charges do not go together"
-        raise InvalidArgument("", rule, "one was changed: bring it back from a copy")
-
-
-def _is_dearer(published: Manifest) -> bool:
-    """Whether what a window of a manifest is drawn with costs more than it states, where that can be priced."""
-    name, parameters, counts = published.mechanism, published.parameters, _declared(published).counts
-    if name not in MECHANISMS:
-        return False
-    try:
-        drawn = _price(name, published.k, *(json.dumps(each, sort_keys=True) for each in (parameters, counts)))
-    except (*BROKEN, InvalidArgument):  # of another version
-        return False
-    rankings = published.groups.rankings_of_a_user if published.groups else 1
-    priced, told = rankings * drawn, cost_of_a_window(published)
-    names = ("epsilon", "delta", *(("rho", "zcdp_delta") if published.zcdp_of_a_window else ()))
-    return any(getattr(priced, each) > _ROUNDED * getattr(told, each) for each in names)
-
-
-@lru_cache(maxsize=256)
-def _price(name: str, k: int | None, parameters: str, counts: str) -> Cost:
-    """What one ranking costs by a built-in mechanism, with its noisy counts."""
-    told = json.loads(counts)
-    given = {each: value for each, value in json.loads(parameters).items() if each != "cap"}  # which costs nothing
-    mechanism = replace(make_mechanism(name, **given), with_counts=told.get("drawn", False))
-    cost = mechanism.cost(mechanism.max_items(k))
-    return cost + CountBudget(told["epsilon"], told["delta"]).cost() if "epsilon" in told else cost
 
 
 def charged_otherwise(published: Manifest, charged: Cost) -> bool:
@@ -316,7 +282,7 @@ def as_charged(published: Manifest, charge: Entry | None) -> Manifest:
 
 
 def _is_one(some: Fraction, other: Fraction) -> bool:
-    return max(some, other) <= min(some, other) * _ROUNDED
+    return max(some, other) <= min(some, other) * ROUNDED
 
 
 def disputed(charged: Iterable[tuple[Manifest, Entry | None]]) -> list[str]:
@@ -408,10 +374,10 @@ def _covered(manifest: Manifest) -> int:
     return declared.windows_of_a_user or declared.windows or 1
 
 
-def _covers(manifest: Manifest) -> bool:
+def covers(manifest: Manifest) -> bool:
     """Whether a declared total is no less than its windows come to, as its accounting adds up their costs."""
     declared, spent = _declared(manifest), _covered(manifest) * cost_of_a_window(manifest)
-    epsilon, delta = _ROUNDED * _decimal(declared.epsilon), _ROUNDED * _decimal(declared.delta)
+    epsilon, delta = ROUNDED * _decimal(declared.epsilon), ROUNDED * _decimal(declared.delta)
     if declared.accounting == "optimal":
         draws = _covered(manifest) * (declared.rankings_of_a_user_in_a_window or 1)
         return _is_optimal(draws, spent.epsilon / draws, epsilon, delta - spent.delta)

@@ -15,6 +15,7 @@ from private_topk.pipelines.release.manifest import MANIFEST, Manifest
 from private_topk.pipelines.release.promise import (
     apart,
     as_charged,
+    charged_again,
     charged_too,
     charges_of,
     disputed,
@@ -71,7 +72,7 @@ def with_books(
         shown = starts.min(keepdims=True), ends.max(keepdims=True)
         charges = [each for each in charges if each.windows.overlapping(*shown).any()]
     lost = charged_too(charges, parts)
-    report = replace(report, charged=len(lost))
+    report = replace(report, charged=len(lost), charged_again=charged_again(parts, lost))
     if lost or otherwise:
         parts = [as_charged(*each) for each in charged]
         whole, told_by = series_of(parts, lost), with_charged(parts, lost)

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 
+from private_topk.pipelines.budget.rows import BROKEN
 from private_topk.pipelines.preview.expected import Released
 from private_topk.pipelines.preview.outlook import Draws
+from private_topk.pipelines.release import agreement
 from private_topk.pipelines.release.manifest import Manifest
-from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
 from private_topk.transforms.errors import InvalidArgument
-from private_topk.transforms.mechanisms import MECHANISMS, make_mechanism, parameters_of
+from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.mechanisms.choice import noise_told, reach_of
 from private_topk.transforms.metric import USERS
 from private_topk.transforms.spec import TopK
@@ -42,7 +44,7 @@ def drawn_with(manifest: Manifest) -> TopK | None:
         return None
     if manifest.answer != "sequence":
         return None
-    drawn = _over(RangeDomain(0, domain.number), manifest)
+    drawn = _drawn_with(manifest)
     return drawn if drawn is not None and drawn.added_up == drawn.score else None
 
 
@@ -52,8 +54,7 @@ def of_draws(manifests: Iterable[Manifest]) -> str:
     """
     reaches = {}
     for manifest in manifests:
-        public = manifest.domain is not None and manifest.domain.number
-        drawn = _over(RangeDomain(0, public) if public else UnknownDomain(), manifest)
+        drawn = _drawn_with(manifest)
         reach = drawn and reach_of(drawn.mechanism, drawn.k, drawn.domain.size or None)
         if not reach:
             return ""
@@ -62,16 +63,12 @@ def of_draws(manifests: Iterable[Manifest]) -> str:
     return reaches[max(reaches)] if reaches else ""
 
 
-def _over(domain: Domain, manifest: Manifest) -> TopK | None:
-    """What a window was drawn with, over a list of this length; None where its counts come with the draw."""
-    kind = MECHANISMS.get(manifest.mechanism)
-    if kind is None or not manifest.private or manifest.draws_counts:
+def _drawn_with(manifest: Manifest) -> TopK | None:
+    """What a window was drawn with, but for its counts; None where these come with the draw, or that is not known."""
+    if manifest.mechanism not in MECHANISMS or not manifest.private or manifest.draws_counts:
         return None
-    known = parameters_of(kind)
-    given = {name: value for name, value in manifest.parameters.items() if name in known}
-    with suppress(InvalidArgument, TypeError, ValueError):  # of another version
-        mechanism = make_mechanism(manifest.mechanism, **given)
-        return TopK(manifest.k, mechanism, domain, manifest.max_items_per_user, score=manifest.score)
+    with suppress(*BROKEN, InvalidArgument):  # of another version
+        return replace(agreement.drawn_with(manifest), publish_counts=None, groups=None, max_windows_per_user=None)
     return None
 
 

@@ -144,6 +144,7 @@ class PublishedReport:
         parts: the manifests of a series, with those of rankings that were corrected.
         corrected: the first moments of the windows of which a correction is shown.
         charged: how much else of it the numbers count that a ledger has charged; None where no ledger was asked.
+        charged_again: how often of windows of which nothing is here, by their first moments, where more than once.
         disputed: the sentences on what that has charged otherwise than the manifests state, or not at all.
         adopted: the sentence on what that may lack, having been lost.
         limits: the sentences on the budgets there, within which all that is charged stays.
@@ -160,6 +161,7 @@ class PublishedReport:
     parts: Sequence[Manifest] = ()
     corrected: Collection[datetime | None] = ()
     charged: int | None = None
+    charged_again: Mapping[datetime | None, int] = field(default_factory=dict)
     disputed: Sequence[str] = ()
     adopted: str = ""
     limits: Sequence[str] = ()

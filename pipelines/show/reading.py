@@ -9,11 +9,11 @@ from itertools import pairwise
 from typing import Any
 
 from private_topk.pipelines.files import as_path, exists, is_local, match_any, open_file, reached
+from private_topk.pipelines.release.agreement import check_agrees
 from private_topk.pipelines.release.formats import RANKING_FORMATS, as_text, columns_in, format_of, group_of
 from private_topk.pipelines.release.manifest import MANIFEST, Manifest, series_change, series_difference
-from private_topk.pipelines.release.place import folders_of, manifest_path, pair_at
+from private_topk.pipelines.release.place import decoded, folders_of, manifest_path
 from private_topk.pipelines.release.promise import (
-    check_agrees,
     first_start,
     not_corrected,
     rankings_of_a_user,
@@ -153,10 +153,7 @@ def _read(path: str) -> _Content:
     with open_file(path) as source:
         content = source.read()
     if path.endswith(MANIFEST):
-        try:
-            lone = Manifest.decode(content)
-        except ValueError:
-            raise InvalidArgument("", f"{verbatim(path)} is no manifest of a ranking", "move it away") from None
+        lone = decoded(content, path, "move it away")
         check_agrees(lone, path)
         return [], lone
     try:
@@ -174,11 +171,8 @@ def _read(path: str) -> _Content:
     place = manifest_path(path)
     if not exists(place):
         return rows, None
-    manifest = pair_at(path).manifest
-    if manifest is None:
-        raise InvalidArgument(
-            "", f"{verbatim(path)}: {verbatim(place)} is no manifest", "copy the one beside the ranking again"
-        )
+    with open_file(place) as source:
+        manifest = decoded(source.read(), place, "copy the one beside the ranking again")
     if not manifest.is_of(content):
         raise InvalidArgument(
             "",
@@ -202,6 +196,6 @@ def _check_noise(rows: list[dict[str, Any]], manifest: Manifest, place: str) -> 
         window = windows.get((row["window_start"], row["window_end"], group_of(row)))
         for name in ("noise_95", "noise_stddev"):
             told, there = getattr(window, name, None), row.get(name)
-            if told is not None and there is not None and told != there:
+            if there is not None and told != there:
                 rule = f"{verbatim(place)} states {name} {told}, and its ranking {there}"
                 raise InvalidArgument("", rule, _CHANGED)

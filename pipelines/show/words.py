@@ -99,13 +99,16 @@ def corrections_of(report: PublishedReport) -> list[str]:
     corrected = (
         [] if manifest is None else [each for each in not_corrected(report.parts or [manifest]) if each.corrects]
     )
-    if not corrected:
+    if not corrected and not report.charged_again:
         return []
-    starts = [(start, len(each.corrects) + 1) for each in corrected for start, _ in sorted(each.bounds())]
-    named = [f"{day_of(start, report.zone) if start else 'all rows'} ({times} times)" for start, times in starts]
+    here = [(start, f"{len(each.corrects) + 1} times") for each in corrected for start, _ in sorted(each.bounds())]
+    gone = [(start, f"{times} times, and nothing of it is here") for start, times in report.charged_again.items()]
+    starts = sorted(here + gone, key=lambda each: (each[0] is not None, each[0]))
+    named = [f"{day_of(start, report.zone) if start else 'all rows'} ({times})" for start, times in starts]
     what = "ranking of" if None in dict(starts) else "window of" if len(named) == 1 else "windows of"
     once, shown = ("Charged", "The last that is here") if report.charged else ("Published", "The last")
-    return [f"{once} more than once: the {what} {', '.join(named)}. {shown} is shown, and all of these are counted."]
+    counted = f"{shown} is shown, and all" if here else "All"
+    return [f"{once} more than once: the {what} {', '.join(named)}. {counted} of these are counted."]
 
 
 def not_counted(report: PublishedReport) -> list[str]:
@@ -441,7 +444,7 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
         ("a user is", users and f"a value of the column {users}"),
         ("an item is", "item" in several and f"what the columns {as_text(several['item'])} hold"),
         ("a group is", "group" in several and f"what the columns {as_text(several['group'])} hold"),
-        ("dataset", _of_each(each.dataset for each in parts)),
+        ("dataset", _charged_to(parts)),
         ("released", " to ".join(sorted({min(days), max(days)})) if days else None),
         ("key", _of_each(each.key_id for each in parts)),
         ("run by", manifest.runner),
@@ -458,6 +461,14 @@ def _of_counts(counts: Mapping[str, Any]) -> str:
     cost = BudgetFacts(epsilon=counts["epsilon"], delta=counts.get("delta") or 0)
     noise = "Gaussian noise" if cost.delta else "pure noise (Laplace or K-norm)"
     return f"published too, with {noise}, for {in_numbers(cost)} of each ranking"
+
+
+def _charged_to(parts: Iterable[Manifest]) -> str:
+    """The datasets that were charged, and of how many releases none was; nothing where none was of any."""
+    datasets = [each.dataset for each in parts]
+    told, lacking = _of_each(datasets), datasets.count(None)
+    none = f"; for {lacking:,} release{'s' * (lacking > 1)} none was charged when drawn"
+    return told and told + none * bool(lacking)
 
 
 def _of_each(names: Iterable[str | None]) -> str:

@@ -169,7 +169,7 @@ def test_without_its_manifest_nothing_is_promised(published: Path, tmp_path: Pat
         (["show", "rows.csv", "--htm", "x"], "did you mean --html?"),
         (["show", "rows.csv", "--title", "x"], "--title needs --html"),
         (["show", "good.csv", "--html", "web"], "--html must end with .html, got web"),
-        (["show", "two/a.csv", "apart.csv"], "neighbours add-remove (now replace-one): show them apart"),
+        (["show", "two/a.csv", "apart.csv"], "user column user (now session): show them apart"),
     ],
 )
 def test_an_unshowable_file_or_option_is_refused(
@@ -192,7 +192,7 @@ def test_an_unshowable_file_or_option_is_refused(
     (tmp_path / "other.csv").write_bytes(ranking)
     (tmp_path / "other.manifest.json").write_text(json.dumps(json.loads(manifest) | {"answer": "set"}))
     (tmp_path / "apart.csv").write_bytes(ranking)
-    (tmp_path / "apart.manifest.json").write_bytes(manifest.replace(b'"add-remove"', b'"replace-one"'))
+    (tmp_path / "apart.manifest.json").write_bytes(manifest.replace(b'"user": "user"', b'"user": "session"'))
     (tmp_path / "two").mkdir()
     for name in ("a", "b"):
         other = json.loads(manifest) | {"report": name}

@@ -324,12 +324,14 @@ def test_only_what_can_be_charged_to_the_dataset_is_adopted(
     monkeypatch.chdir(tmp_path)
     question = asked()
     privacy, charge = published(question).privacy, published(question).charge
+    swapped = {"parameters": published(question).parameters | {"neighbours": "replace-one"}}
     for name, facts in {
         "good": {"release_id": "good"},
         "other": {"release_id": "other", "dataset": "songs"},
         "old": {"release_id": "old", "charge": None},
         "keyless": {"release_id": "keyless", "key_id": None},
-        "swapped": {"release_id": "swapped", "privacy": msgspec.structs.replace(privacy, neighbours="replace-one")},
+        "swapped": {"release_id": "swapped", "privacy": msgspec.structs.replace(privacy, neighbours="replace-one")}
+        | swapped,
         "user": {"release_id": "user", "charge": msgspec.structs.replace(charge, unit="user")},
         "less": {"release_id": "less", "charge": msgspec.structs.replace(charge, epsilon="-1")},
         "when": {"release_id": "when", "charge": msgspec.structs.replace(charge, windows="[1, 2]")},

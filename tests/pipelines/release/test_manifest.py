@@ -81,7 +81,7 @@ def test_an_unreadable_manifest_is_refused(content: str, tmp_path: Path, monkeyp
     write(tmp_path / "r.jsonl", "")
     write(tmp_path / "r.manifest.json", content)
     done = command("show", "r.jsonl")
-    assert done.status == 2 and "r.jsonl: r.manifest.json is no manifest: copy" in done.err
+    assert done.status == 2 and "r.manifest.json is no manifest of a ranking: copy" in done.err
 
 
 def test_the_page_on_formats_has_every_field() -> None:

@@ -23,15 +23,16 @@ from private_topk.pipelines.budget.composition import UNITS
 from private_topk.pipelines.budget.sharing import cost_of, over_windows
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.question import Question, asked_by
+from private_topk.pipelines.release.agreement import check_agrees
 from private_topk.pipelines.release.describe import manifest_of
 from private_topk.pipelines.release.formats import RankingSchema, format_of, ranking_rows
 from private_topk.pipelines.release.manifest import Manifest, PeriodFacts, Publication, series_change, series_difference
 from private_topk.pipelines.release.place import manifest_path
-from private_topk.pipelines.release.promise import charged_otherwise, check_agrees, cost_of_a_window, promise_of
+from private_topk.pipelines.release.promise import charged_otherwise, cost_of_a_window, promise_of
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import MECHANISMS, Gaussian, Joint, LimitDomain, RestrictedLaplace
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within
-from private_topk.transforms.release import NoiseSize, Ranking, Release, ReleaseKey
+from private_topk.transforms.release import Ranking, Release, ReleaseKey
 from private_topk.transforms.stated import number, stated
 from tests.pipelines.support import command, options, question_of, write
 
@@ -92,8 +93,9 @@ CASES = [Case(*each) for each in product(UNITS, (1, 4), (False, True), (0, 2), (
 def rankings(question: Question) -> list[Ranking]:
     assert question.period is not None
     groups = ["a", "b"] if question.top_k.groups else [None]
+    noise = question.top_k.noise(1)
     return [
-        Ranking(window, ("tea",), 1, "sequence", (5,), NoiseSize(3.0, 6), group, group_number=number)
+        Ranking(window, ("tea",), 1, "sequence", (5,), noise, group, group_number=number)
         for window in question.period.windows()
         for number, group in enumerate(groups)
     ]
@@ -392,7 +394,7 @@ def test_a_manifest_that_states_less_than_its_draw_costs_contradicts_itself(mech
             question = Question.of(2, mechanism, **domain, **facts, release=Release(KEY, "r"))
         except InvalidArgument:
             continue
-        manifest = manifest_of(question)
+        manifest = manifest_of(question).with_answer(rankings(question))
         check_agrees(manifest, "manifest")
         assert manifest.zcdp_of_a_window and manifest.charge
         less = msgspec.structs.replace(

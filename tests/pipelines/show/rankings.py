@@ -109,9 +109,9 @@ def answered(
     windows = [WindowBounds()] if question.period is None else list(question.period.windows())
     names = [None] if its.groups is None else its.groups.labels.load().to_pylist()
     items = tuple(map(str, range(k)))
-    noise = None if its.publish_counts is None else its.noise(k)
+    noise = question.top_k.noise(k)
     rankings = [
-        Ranking(window, items, k, "sequence", noisy, noisy and noise, group=name, group_number=number)
+        Ranking(window, items, k, "sequence", noisy, noise, group=name, group_number=number)
         for (window, (number, name)), noisy in zip_longest(product(windows, enumerate(names)), counts)
     ]
     columns = {"user": "user", "item": "item"} | ({"time": "time"} if question.period else {})

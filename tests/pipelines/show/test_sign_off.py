@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import html
 import json
@@ -443,8 +444,10 @@ def test_a_release_that_a_ledger_has_not_charged_is_named_until_it_is_adopted(da
         assert lacks in said and "The ledger has charged weekly/5 too, of which no manifest" in said, said
         assert "So far 3 charges have spent" in said, said
     assert "of a person in all windows epsilon 4, delta 0" in (said := told("--sign-off")[0]), said
-    every = ", searches of 1 release" if dataset else ""
-    assert f"dataset plays of 2 releases{every} released" in said, said
+    assert "was charged when drawn" not in shown("days/6.csv", "--sign-off")
+    every = ", searches of 1 release" if dataset else "; for 1 release none was charged when drawn"
+    for told_by in (said, shown("days", "--sign-off")):
+        assert f"dataset plays of 2 releases{every} released" in told_by, told_by
     for form in ("", "--json"):
         assert lacks in told(form)[1]
     assert lacks in told("")[0]
@@ -530,13 +533,17 @@ def test_a_manifest_that_states_another_cost_than_was_charged_is_named() -> None
 
 GROUPED = {"groups": ["DE", "FR"], "groups_per_user": 2, "overall": True, "max_items_per_user": 2}
 SUMS = {"mechanism": "laplace", "max_value": 2.5, "value_resolution": 0.5, "max_items_per_user": 1}
+LAPLACE = {"mechanism": "laplace", "max_items_per_user": 1}
+DRAWN = LAPLACE | {"publish_counts": "drawn", "round_counts": 10}
+TO_DATE = DRAWN | {"mechanism": "correlated-gaussian", "delta": 1e-6}
+TO_DATE["period"] = Period.of("2026-01-05", "2026-01-07", "1d", to_date=True)
 
 
 @pytest.mark.parametrize(
     "more",
     [
         *({}, BASIC, OPTIMAL, ZCDP, GROUPED, SUMS, ZCDP | {"mechanism": "gaussian", "max_items_per_user": 1}),
-        {"mechanism": "laplace", "max_items_per_user": 1, "publish_counts": "drawn", "round_counts": 10},
+        DRAWN,
         {"publish_counts": 0.25, "publish_counts_delta": 1e-6, "neighbours": "replace-one"},
         {"mechanism": "limit-domain", "domain": UnknownDomain(), "delta": 1e-6, "max_items_per_user": 1},
     ],
@@ -558,13 +565,12 @@ def test_what_nobody_has_edited_is_not_disputed(more: dict[str, Any]) -> None:
     ("was", "now", "told"),
     [
         ('"add-remove"', '"replace-one"', "neighbours (replace-one, charged add-remove)"),
-        ('"mechanism": "joint"', '"mechanism": "peeling"', "mechanism (peeling, charged joint)"),
+        ('"mechanism": "joint"', '"mechanism": "shop.own"', "mechanism (shop.own, charged joint)"),
         ('"user": "user"', '"user": "session"', "user column (session, charged user)"),
         ('"time": "time"', '"time": "written"', "time column (written, charged time)"),
         ('"max_items_per_user": 2', '"max_items_per_user": 1', "max_items_per_user (1, charged 2)"),
         ('"size": 3', '"size": 9', "domain"),
-        ('"per_user": 2', '"per_user": 1', "groups"),
-        ('"size": 2', '"size": 1', "groups"),
+        ('"size": 2', '"size": 5', "groups"),
         ('"windows": 4', '"windows": 3', "horizon"),
     ],
 )
@@ -614,6 +620,54 @@ def test_a_manifest_of_another_noise_of_counts_than_its_ranking_is_refused(
     assert done.status == 2 and f"5.manifest.json states {name} {told}, and its ranking " in done.err, done
 
 
+@pytest.mark.parametrize(("name", "told"), [("noise_95", 3), ("noise_stddev", 0.5)])
+@pytest.mark.parametrize(
+    "more",
+    [
+        *({"publish_counts": 0.5} | each for each in ({}, GROUPED, SUMS, LAPLACE | {"neighbours": "replace-one"})),
+        {"publish_counts": 0.5, "publish_counts_delta": 1e-6, **ZCDP},
+        DRAWN,
+        TO_DATE,
+    ],
+)
+def test_noise_that_was_edited_in_manifest_and_ranking_alike_is_held_against_the_budget(
+    name: str, told: float, more: dict[str, Any]
+) -> None:
+    """With the SHA-256 of the ranking that was edited. What nobody has edited is shown."""
+    published("r.csv", asked(**({} if "groups" in more else TWO_DAYS) | more), counts=[(9, 8)] * 2)
+    assert command("show", "r.csv", "--sign-off").status == 0
+    with Path("r.csv").open(newline="") as source:
+        rows = list(csv.DictReader(source))
+    with Path("r.csv").open("w", newline="") as target:
+        writer = csv.DictWriter(target, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(row | {name: str(told)} for row in rows)
+    text = re.sub(rf'"{name}": [0-9.]+', f'"{name}": {told}', Path("r.manifest.json").read_text())
+    edited = Manifest.decode(text.encode()).at("r.csv", Path("r.csv").read_bytes())
+    Path("r.manifest.json").write_bytes(edited.encode())
+    done = command("show", "r.csv", "--sign-off")
+    assert done.status == 2 and "r.manifest.json contradicts itself: the noise of its counts" in done.err, done
+
+
+def test_a_manifest_that_was_changed_is_called_one() -> None:
+    """Where its ranking is there and where that is lost, and when it is adopted."""
+    budget(unit="user")
+    published("days/5.csv", asked("weekly/5", **day(5), **BASIC))
+    text = Path("days/5.manifest.json").read_text()
+    for _ in range(2):
+        for facts, told in ((json.loads(text), "not private"), (json.loads(text), "`noisy_counts`")):
+            if told == "not private":
+                facts["private"] = False
+            else:
+                del facts["privacy"]["share_of_a_window"]["noisy_counts"]
+            write(Path("days/5.manifest.json"), json.dumps(facts))
+            for words in (("show", "days"), ("budget", "adopt", "days", "--ledger", LEDGER, "--dataset", "plays")):
+                done = command(*words)
+                assert done.status == 2 and "5.manifest.json is a manifest and was changed: " in done.err, done
+                assert told in done.err and "bring it back from a copy" in done.err, done
+        Path("days/5.csv").unlink(missing_ok=True)
+
+
 def test_a_manifest_of_another_k_than_its_ranking_is_refused() -> None:
     budget()
     charged_days(5)
@@ -636,6 +690,13 @@ def test_a_manifest_of_another_k_than_its_ranking_is_refused() -> None:
         (BASIC, "privacy", "epsilon", 0.1),
         *((OPTIMAL, "privacy", *edit) for edit in (("epsilon", 0.1), ("delta", 1e-20), ("delta", 0.0))),
         *((ZCDP, "privacy", *edit) for edit in (("epsilon", 0.1), ("delta", 1e-9), ("delta", 0.0))),
+        *((LAPLACE, "parameters", *edit) for edit in (("delta", 1e-6), ("epsilon", None), ("cap", 5))),
+        *((each, "privacy", "neighbours", "replace-one") for each in ({}, LAPLACE, {"mechanism": "canonical"})),
+        *((GROUPED, "groups", *edit) for edit in (("per_user", 1), ("rankings_of_a_user", 2), ("size", 1))),
+        (GROUPED, "", "groups", None),
+        (TWO_DAYS | {"privacy_unit": "user", "max_windows_per_user": 1}, "", "max_windows_per_user", 2),
+        *((TWO_DAYS | {"publish_counts": 0.5}, "windows", *edit) for edit in (("noise_95", 3), ("noise_stddev", None))),
+        ({"publish_counts": 0.5}, "privacy", "noisy_counts", None),
     ],
 )
 def test_a_manifest_that_contradicts_itself_is_neither_shown_nor_adopted(
@@ -644,9 +705,11 @@ def test_a_manifest_that_contradicts_itself_is_neither_shown_nor_adopted(
     """By the edit of a single field, where its ranking is there and where that is lost."""
     budget(delta=1e-5, unit=more.get("privacy_unit", "user-window"))
     for number in (5, 6):
-        published(f"days/{number}.csv", asked(f"weekly/{number}", **day(number), **more))
+        published(f"days/{number}.csv", asked(f"weekly/{number}", **day(number) | more))
     facts = json.loads(Path("days/6.manifest.json").read_text())
-    facts[part][name] = value
+    edited = facts[part] if part else facts
+    for place in edited if isinstance(edited, list) else [edited]:
+        place[name] = value
     write(Path("days/6.manifest.json"), json.dumps(facts))
     for _ in range(2):
         for words in (("show", "days"), ("budget", "adopt", "days", "--ledger", LEDGER, "--dataset", "plays")):
@@ -702,7 +765,7 @@ def test_a_series_that_was_charged_to_two_datasets_says_that_neither_budget_has_
 
 
 def test_words_name_every_repeat_that_the_sum_counts_of_a_release_of_several_windows() -> None:
-    """Whose windows have files of their own. Of what is lost itself no window is named."""
+    """Whose windows have files of their own, and of those of which all files are lost."""
     budget()
     parts = ("weekly/3", "03", "05"), ("weekly/5", "05", "07"), ("weekly/5/correction-1", "05", "07")
     for name, first, end in (*parts, ("weekly/3/correction-1", "03", "05")):
@@ -718,7 +781,8 @@ def test_words_name_every_repeat_that_the_sum_counts_of_a_release_of_several_win
     days = ", ".join(f"2026-01-0{day} (2 times)" for day in (3, 4, 5, 6))
     assert f"Charged more than once: the windows of {days}. The last that is here is shown" in both
     second = shown(kept[1], "--sign-off", "--ledger", LEDGER)
-    assert "the windows of 2026-01-05 (2 times), 2026-01-06 (2 times)." in second, "and of the others all is lost"
+    lost = ", ".join(f"2026-01-0{day} (2 times, and nothing of it is here)" for day in (3, 4))
+    assert f"the windows of {lost}, 2026-01-05 (2 times), 2026-01-06 (2 times)." in second, second
 
 
 def test_users_may_share_a_hash_under_every_key_of_a_series(tmp_path: Path) -> None:

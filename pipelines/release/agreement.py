@@ -34,7 +34,7 @@ def check_agrees(published: Manifest, path: str) -> None:
         if not covers(published) or charged and charged_otherwise(published, charged):
             told = "its epsilons, its rho and what it charges"
         elif published.parameters.get("neighbours", privacy.neighbours) != privacy.neighbours:
-            told = "its neighbours"
+            told = "its neighbours and its parameters"
         elif published.mechanism in MECHANISMS:
             told = next(_otherwise(published, privacy), "")
     except (*BROKEN, InvalidArgument):
@@ -85,7 +85,7 @@ def _otherwise(published: Manifest, privacy: PrivacyFacts) -> Iterator[str]:
     if any(told.get(name) != value for name, value in published.parameters.items()):
         yield "its mechanism and its parameters"
     if mechanism.parameter("neighbours", "add-remove") != privacy.neighbours:
-        yield "its neighbours"
+        yield "its neighbours and its mechanism"
     rankings, most = drawn.rankings_of_a_user(), None
     if privacy.of_all_windows and published.max_windows_per_user is not None:
         bound, entered = published.max_windows_per_user, drawn.rankings_of_a_newcomer()

@@ -17,27 +17,34 @@ from private_topk.pipelines.budget.statement import cost_in_words, of_periods
 from private_topk.pipelines.preview.forewarning import with_delta
 from private_topk.pipelines.progress import HAVE_CLOSED
 from private_topk.pipelines.question import Question
+from private_topk.pipelines.release.describe import charge_of, planned
 from private_topk.pipelines.release.manifest import Manifest, PrivacyFacts, Window, series_difference
 from private_topk.pipelines.release.promise import BY_RHO, as_charged, charged_too, charges_of, series_of
 from private_topk.pipelines.release.store import check_sole_launcher
 from private_topk.pipelines.report import Report
 from private_topk.pipelines.run import check, zone_told
+from private_topk.pipelines.show.books import with_books
 from private_topk.pipelines.show.published import when
+from private_topk.pipelines.show.reading import in_series
 from private_topk.pipelines.show.words import drawn_by, in_numbers, in_rho, of_groups, promise, shared_by, weak_promise
 from private_topk.pipelines.sinks.sink import known_key_id
 from private_topk.pipelines.sources.source import Source
 from private_topk.pipelines.standing import check_adopted, check_repeat, is_finished, lying_at, windows_of
-from private_topk.transforms.errors import InvalidArgument, printable
+from private_topk.transforms.errors import InvalidArgument, printable, verbatim
 from private_topk.transforms.metric import USERS
 
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.accounting import Entry
     from private_topk.pipelines.budget.ledger import Account, ChargeReceipt, Request
     from private_topk.runners import Launch
+    from private_topk.transforms.windows import Period
 
 
 Fact = tuple[str, str]
+ANY = "0" * 64
+"""The fingerprint of rows that are still to come."""
 READY = "ready: nothing was drawn, charged or published"
+_PUBLISHED = "published before"
 
 
 def dry_run(
@@ -89,6 +96,51 @@ def dry_run(
         check_sole_launcher(files[0])
 
 
+def sign_off_of_run(report: Report, launch: Launch) -> list[str]:
+    """The sign-off sheet of a run that is one by itself. Raises InvalidArgument if it is published, or of no one id."""
+    key = report.question.release.key
+    if key.in_memory:
+        rule = "needs {release_key}: without it every run is another release, of a key of its own"
+        raise InvalidArgument("sign_off", rule)
+    if _output(report) == _PUBLISHED:
+        raise too_late(report.sink.uri)
+    manifest = msgspec.structs.replace(report.manifest, runner=launch.name, key_id=known_key_id(key))
+    return sign_off(report, manifest, report.windows)
+
+
+def too_late(which: str) -> InvalidArgument:
+    rule = f"is for what is still to be published, and {which} is published or charged"
+    return InvalidArgument("sign_off", verbatim(rule), "`private-topk show FOLDER --sign-off` prints the sheet of it")
+
+
+def sign_off(
+    report: Report, manifest: Manifest, windows: Period | None, published: Iterable[Manifest] = ()
+) -> list[str]:
+    """The sign-off sheet of what a run would promise, with all that is published of its series: the one that `show`
+    prints then. Reads no row, and of the key nothing but what the manifest has.
+
+    Args:
+        manifest: as known before the run, with its runner and, if it can be read, the id of its key.
+        windows: those that the run publishes.
+
+    Raises:
+        InvalidArgument: the ledger would refuse it.
+    """
+    from private_topk.pipelines.show.sign_off import sheet  # loads templates, which no run needs
+
+    own, account, books = planned(manifest, report.question, windows), report.account, None
+    if account is not None and account.books.find(str(own.release_id), str(own.key_id)):
+        books = account.books.read(account.dataset)
+    elif account is not None:
+        request = account.books.as_charged(replace(report.request(ANY), key_id=str(own.key_id)))
+        own, books = msgspec.structs.replace(own, charge=charge_of(request)), account.books.after(request)
+    others = (each for each in published if (each.release_id, each.bounds()) != (own.release_id, own.bounds()))
+    folder = report.sink.uri.rpartition("/")[0]
+    ledger = None if account is None else account.ledger
+    shown, told = with_books(in_series([*others, own]), [folder], ledger, books)
+    return list(sheet(shown, told))
+
+
 def lines_of(facts: Sequence[Fact]) -> list[str]:
     """Facts below each other, by their names."""
     width = max((len(name) for name, _ in facts), default=0)
@@ -98,7 +150,7 @@ def lines_of(facts: Sequence[Fact]) -> list[str]:
 def _output(report: Report) -> str:
     found = lying_at(report) or []
     if found and sum(each.windows for each in found) >= windows_of(report):
-        return "published before"
+        return _PUBLISHED
     if any(each.lost_manifest for each in found):
         return "there, without its manifest"
     there = any(each.of == "another release" for each in found)

@@ -828,6 +828,14 @@ _ASKED = _section(
         },
         same="no run at all",
     ),
+    Option(
+        "sign_off",
+        dict.fromkeys(
+            (*RUN, "report"), "with {dry_run}: print the sheet for the person who signs, before anything is published"
+        )
+        | {"show": "print a sheet for the person who signs: what the manifest says, and blanks to fill in"},
+        same="no run at all",
+    ),
 )
 _TOLD = _section(
     "what is told",
@@ -847,7 +855,6 @@ _SHOWN = _section(
     Option("group", "show only the ranking of this group", str, "NAME"),
     Option("title", "with {html}: what is ranked, as in 'Most bought items'", str, "TEXT"),
     Option("html", "write a page to pass on, instead of printing: tables, charts, the guarantee", str, "FILE"),
-    Option("sign_off", "print a sheet for the person who signs: what the manifest says, and blanks to fill in"),
     Option("registry", "print an entry for OpenDP's registry of deployments, as YAML with its blanks named"),
     Option("item_titles", "show items by the titles in this table, such as the domain file", str, "FILE"),
     Option("title_column", "with {item_titles}: the column of the titles (default: title)", str, "NAME"),

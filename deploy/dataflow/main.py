@@ -10,7 +10,7 @@ from private_topk.pipelines.cli import console
 from private_topk.pipelines.cli.parser import flag
 from private_topk.pipelines.options import Option, rows
 
-_NOT_OF_A_TEMPLATE = {"dry_run", "exact_counters", "json", "quiet", "runner", "show_dropped_rows"}
+_NOT_OF_A_TEMPLATE = {"dry_run", "exact_counters", "json", "quiet", "runner", "show_dropped_rows", "sign_off"}
 """Arguments of `run` that the service sets, or that are for a terminal."""
 
 

@@ -95,6 +95,7 @@ def _publish(
     from private_topk.pipelines.run import check_words, launch_of, reach_files, run
     from private_topk.runners import say
 
+    check_sign_off(arguments)
     options, runner = options_of(arguments), arguments.runner if arguments.runner is not None else "direct"
     check_words(runner, others)
     require(options, *(_STREAMS if watch else _FILES))
@@ -110,13 +111,24 @@ def _publish(
             rule = f"{verbatim(file)} cannot be written"
             raise InvalidArgument("health_file", rule, "give a file in a folder of this machine")
     if arguments.dry_run:
-        from private_topk.pipelines.dry_run import dry_run
+        from private_topk.pipelines.dry_run import dry_run, sign_off_of_run
 
         document = tell_dry_run(arguments, report, [*dry_run(report, launch), ("recall", known(None))])
+        if arguments.sign_off:
+            print(*sign_off_of_run(report, launch), sep="\n")
         if arguments.json:
             print_json(document)
         return None
     return run(report, launch, again, say, bool(arguments.exact_counters), health, known)
+
+
+def check_sign_off(arguments: Namespace) -> None:
+    """Raise InvalidArgument unless a sheet is asked for alone, and before the run."""
+    if arguments.sign_off and not arguments.dry_run:
+        remedy = "for what is published, `private-topk show RANKING --sign-off` prints the sheet"
+        raise InvalidArgument("sign_off", "needs {dry_run}", remedy)
+    if arguments.sign_off and arguments.json:
+        raise InvalidArgument("sign_off", "does not go with {json}", "give one of them")
 
 
 def tell_operator(done: Done, arguments: Namespace) -> None:
@@ -132,7 +144,7 @@ def tell_dry_run(
 ) -> dict[str, object]:
     """Print what a run would do, and statistics of its rows for the operator. Raises InvalidArgument as the run would.
 
-    Returns the same as a document, which with `--json` the caller prints.
+    Returns the same as a document, which with `--json` the caller prints; with `--sign-off` it prints the sheet alone.
 
     Args:
         done: the run would find all published, and do nothing.
@@ -140,12 +152,13 @@ def tell_dry_run(
     from private_topk.pipelines.dropped_rows import data_quality_of
     from private_topk.pipelines.dry_run import READY, lines_of
 
-    if not arguments.json:
+    in_lines = not (arguments.json or arguments.sign_off)
+    if in_lines:
         print(*lines_of(facts), sep="\n")
     if arguments.show_dropped_rows:
         lines = data_quality_of(report).lines(bool(arguments.exact_counters))
         print("\n".join(map(printable, lines)), file=sys.stderr)
-    if not arguments.json:
+    if in_lines:
         print("published before: nothing to do" if done else READY)
     return {"ready": True, **dict(facts)}
 

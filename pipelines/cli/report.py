@@ -63,6 +63,7 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
     from private_topk.pipelines.dry_run import lines_of
 
     report.check()
+    in_lines = not (arguments.json or arguments.sign_off)
     document: dict[str, object] = {"report": report.name, "well_described": True}
     accepted: list[tuple[Report, Sequence[tuple[str, str]], bool]] = []
     facts: list[tuple[str, str]] = [] if numbers else list(report.prospects())
@@ -75,7 +76,7 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
             facts += [("release", told), *report.lacking(number)]
         else:
             report.dry_run(number, lambda *found: accepted.append(found))
-    if not arguments.json:
+    if in_lines:
         unseen = "" if numbers else ": its rows were not looked at"
         print(f"{arguments.file} is a valid report{unseen}", flush=True)
     for found in accepted:
@@ -84,9 +85,11 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
     document.update(facts)
     if report.lost:
         document["lost"] = " ".join(report.lost)
-    if not arguments.json:
+    if in_lines:
         print(*lines_of(facts), sep="\n", end="\n" * bool(facts))
-    if arguments.json:
+    elif arguments.sign_off:
+        print(*report.sign_off(numbers[0] if numbers else None), sep="\n")
+    else:
         print_json(document)
     with report.pointing():
         if report.unpaid:
@@ -95,9 +98,12 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
 
 
 def _check(arguments: Namespace) -> None:
+    from private_topk.pipelines.cli.publish import check_sign_off
+
     actions = [name for name in _ASKED if getattr(arguments, name) is not None]
     if len(actions) != 1 and actions != ["window_end", "dry_run"]:
         raise InvalidArgument("", "give one of {window_end}, {missed}, {backfill}, {forget_users} and {dry_run}")
+    check_sign_off(arguments)
     if arguments.correction is not None and arguments.window_end is None:
         raise InvalidArgument("correction", "needs {window_end}: a correction replaces one period")
     if arguments.until is not None and not (arguments.missed or arguments.backfill):

@@ -29,11 +29,14 @@ from private_topk.pipelines.release.manifest import (
     Zcdp,
 )
 from private_topk.pipelines.release.promise import promised
+from private_topk.transforms.release import Ranking
 from private_topk.transforms.stated import stated
+from private_topk.transforms.windows import WindowBounds
 
 if TYPE_CHECKING:
     from private_topk.pipelines.budget.ledger import Request
     from private_topk.transforms.spec import TopK
+    from private_topk.transforms.windows import Period
 
 
 _PACKAGES = ("private-topk", "apache-beam", "cryptography", "fastavro", "numpy", "polars", "pyarrow", "python-flint")
@@ -108,6 +111,28 @@ def manifest_of(
         _, everything = promised([(alone, Windows.of(period))])
         manifest = msgspec.structs.replace(manifest, all_windows=everything)
     return Manifest.decode(manifest.encode())  # equal to what a file gives back
+
+
+def planned(manifest: Manifest, question: Stated, windows: Period | None) -> Manifest:
+    """The manifest with the windows of an answer that is still to be drawn: a ranking of each group, without items.
+
+    Args:
+        windows: those that are published.
+    """
+    top_k, period, group = question.top_k, question.period, manifest.names("group")
+    steps = top_k.draws_counts and period is not None and period.to_date
+    names = [None] if top_k.groups is None else list(map(top_k.groups.name, range(top_k.groups.size)))
+    every, own = (dict.fromkeys([WindowBounds()] if each is None else each.windows()) for each in (period, windows))
+    # Where there is no k, the rows decide how many counts there are.
+    noise = cache(lambda step: None if top_k.k is None else top_k.noise(top_k.max_items, step=step))
+    rankings = [
+        Ranking(window, (), 0, "", noise=noise(step if steps else None), group=name, group_number=number)
+        for step, window in enumerate(every, 1)
+        if window in own
+        for number, name in enumerate(names)
+    ]
+    answer = (ranking.in_columns(("item",), group) for ranking in rankings)
+    return msgspec.structs.replace(manifest.with_answer(answer), released=None)
 
 
 class _ScoreFacts(TypedDict, total=False):

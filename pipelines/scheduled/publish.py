@@ -14,7 +14,7 @@ from private_topk.pipelines.budget.accounting import ADOPTED
 from private_topk.pipelines.budget.ahead import ahead_of, beside_others
 from private_topk.pipelines.budget.ledger import Account, tell_operator
 from private_topk.pipelines.budget.sharing import cost_of
-from private_topk.pipelines.dry_run import dry_run, fits, promised, reports, series_with
+from private_topk.pipelines.dry_run import ANY, dry_run, fits, promised, reports, series_with, sign_off, too_late
 from private_topk.pipelines.files import open_file
 from private_topk.pipelines.options import inputs_of
 from private_topk.pipelines.preview.forewarning import forewarn
@@ -34,13 +34,11 @@ from private_topk.pipelines.show.words import in_numbers, weak_promise
 from private_topk.pipelines.sinks.sink import known_key_id
 from private_topk.pipelines.sources.domain import stand_ins
 from private_topk.pipelines.sources.source import Source
-from private_topk.runners import Launch
+from private_topk.runners import Launch, name_of
 from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, printable, verbatim
 from private_topk.transforms.release import ReleaseKey
 from private_topk.transforms.windows.period import period_of
 
-_ANY = "0" * 64
-"""The fingerprint of rows that are still to come."""
 _NEARBY = 4
 """How many periods before one are looked at for the last that was published: some may be missing."""
 
@@ -244,12 +242,10 @@ class ScheduledReport(Publications):
         with self.pointing():
             published = tuple(self._published())
             yield from self._before_this_horizon(manifest_of(self.question()), published)
-            known = self._begun()
-            periods = range(self.schedule.horizon or len(known) + 1)
-            number = next((each for each in periods if self.release_id(each, None) not in known), None)
+            number = self._next()
             report = self._keyless(number or 0)
             if number is not None:
-                asked = manifest_of(report.question, columns=report.source.columns.by_role(), horizon=self._horizon())
+                asked = self._asked(report)
                 yield "privacy", f"with the next one: {promised(report, asked, published, self._charges())}"
                 yield "recall", f"of the next one: {self._forewarn(report, number, aloud=False)}"
             if account is None:
@@ -259,12 +255,43 @@ class ScheduledReport(Publications):
             if number is None:
                 yield "ledger", f"{told}, and none is left"
                 return
-            request = report.request(_ANY)
+            request = report.request(ANY)
             yield "ledger", f"{told}; the next one {fits(account, account.books.quote(request), report.question)}"
             yield from reports(account, request, self.name)
             for name, text, refused in self._future_charges(report, None):
                 self.unpaid = refused
                 yield name, text
+
+    def sign_off(self, number: int | None) -> list[str]:
+        """The sign-off sheet of a period before it is published; of the next one if None. Reads what `prospects` does.
+
+        Raises InvalidArgument if that is published.
+        """
+        with self.pointing():
+            done = number is not None and self.published(number)
+            number = self._next() if number is None else number
+            if number is None or done:
+                raise too_late("every period" if number is None else self.words(number))
+            report = replace(self._keyless(number), corrects=self._corrected(number))
+            key_id = known_key_id(ReleaseKey.parse(self.options(number)["release_key"]))
+            asked = msgspec.structs.replace(self._asked(report), key_id=key_id, runner=name_of(self.runner()[0]))
+            return sign_off(report, asked, self.windows(number), self._published())
+
+    def _next(self) -> int | None:
+        """The first period that is not begun; None where none is left."""
+        known = self._begun()
+        periods = range(self.schedule.horizon or len(known) + 1)
+        return next((each for each in periods if self.release_id(each, None) not in known), None)
+
+    def _asked(self, report: Report) -> Manifest:
+        """The manifest of a period, but for what only its input and its key tell."""
+        return manifest_of(
+            report.question,
+            columns=report.source.columns.by_role(),
+            dataset=None if self.account is None else self.account.dataset,
+            corrects=report.corrects,
+            horizon=self._horizon(),
+        )
 
     def _before_this_horizon(self, asked: Manifest, published: Sequence[Manifest]) -> Iterator[Fact]:
         """What of the report is published, or charged, of other periods than the horizon has, and what it all comes to
@@ -327,7 +354,7 @@ class ScheduledReport(Publications):
         books = ledger.read(account.dataset)
         if number is not None:
             earlier = ledger.find(question.release.id, question.release.key.key_id())
-            books = ledger.after(report.request(None if earlier else _ANY))
+            books = ledger.after(report.request(None if earlier else ANY))
             known.add(self.release_id(number, None))
         budgets = {each.unit: each for each in books.budgets}
         if "user" not in budgets or horizon is None or len(known) >= horizon:

@@ -32,7 +32,7 @@ _CHARGED = "give the ledger that was charged"
 
 
 def with_books(
-    report: PublishedReport, places: Sequence[str], ledger: str | None
+    report: PublishedReport, places: Sequence[str], ledger: str | None, books: Books | None = None
 ) -> tuple[PublishedReport, Sequence[str]]:
     """The report with the cost of what a ledger has charged of it and is not here, and what the ledger says of the
     dataset, of that and of what it has not charged; as it is where none is named. Of single files, and units of one
@@ -40,6 +40,7 @@ def with_books(
 
     Args:
         places: where it was read.
+        books: what the ledger will hold, where that is asked before a charge; by default what it holds.
 
     Raises:
         InvalidArgument: the ledger knows nothing of it.
@@ -47,7 +48,7 @@ def with_books(
     manifest, files = report.manifest, all(place.lower().endswith((*RANKING_FORMATS, MANIFEST)) for place in places)
     if ledger is None or manifest is None:  # each form says that it has none, or refuses it
         return report, () if files else ("", *not_shown(report))
-    parts, books = report.parts or [manifest], Ledger(ledger).read()
+    parts, books = report.parts or [manifest], books or Ledger(ledger).read()
     charged = charges_of(parts, books.charges)
     otherwise = disputed(charged)
     known = of_same_ids(parts, books.charges)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -48,21 +49,14 @@ def read_published(*places: str) -> PublishedReport:
     uncorrected = {each.release_id for each in not_corrected([one for _, one in published.values() if one is not None])}
     contents = {file: each for file, each in published.items() if each[1] is None or each[1].release_id in uncorrected}
     rows = [row for some, _ in contents.values() for row in some]
-    manifests = [manifest for _, manifest in contents.values() if manifest is not None]
     _check_series(contents)
     if len(contents) > 1:
         rows.sort(key=lambda row: (row["window_start"] is not None, row["window_start"]))
     unknown: dict[str, frozenset[Any]] = {
         _name(file): frozenset() for _, some in found for file in some if file not in files
     }
-    if len(manifests) < len(contents):
+    if any(each is None for _, each in contents.values()):
         return PublishedReport(rows, lost=unknown)
-    manifests.sort(key=first_start)
-    changes, otherwise = [], []
-    for was, now in pairwise(manifests):
-        if (words := series_change(was, now)) is not None:
-            changes.append((first_start(now)[1], words))
-            otherwise.append(series_change(was, manifests[-1]))
     there = {
         window
         for file, (_, each) in contents.items()
@@ -74,10 +68,23 @@ def read_published(*places: str) -> PublishedReport:
         for file, (_, each) in contents.items()
         if each and file.endswith(MANIFEST)
     }
-    paid = sorted((each for _, each in published.values() if each is not None), key=first_start)
-    of_a_user = rankings_of_a_user(paid) if manifests[0].private and not unknown else None
-    corrected = {window.start for each in manifests if each.corrects for window in each.windows}
-    return PublishedReport(rows, series_of(paid), "", changes, otherwise, lost, of_a_user, paid, corrected)
+    report = in_series([each for _, each in published.values() if each is not None])
+    report = replace(report, rankings_of_a_user=None) if unknown else report
+    return replace(report, rows=rows, lost=lost)
+
+
+def in_series(manifests: Iterable[Manifest]) -> PublishedReport:
+    """The report of manifests of one series, with those of rankings that were corrected; without rows."""
+    paid = sorted(manifests, key=first_start)
+    shown = not_corrected(paid)
+    changes, otherwise = [], []
+    for was, now in pairwise(shown):
+        if (words := series_change(was, now)) is not None:
+            changes.append((first_start(now)[1], words))
+            otherwise.append(series_change(was, shown[-1]))
+    of_a_user = rankings_of_a_user(paid) if shown[0].private else None
+    corrected = {window.start for each in shown if each.corrects for window in each.windows}
+    return PublishedReport([], series_of(paid), "", changes, otherwise, {}, of_a_user, paid, corrected)
 
 
 def _check_series(contents: Mapping[str, _Content]) -> None:

@@ -49,7 +49,7 @@ _NOT_PROTECTED = (
 
 
 def sheet(report: PublishedReport, books: Sequence[str] = ()) -> Iterator[str]:
-    """The sign-off sheet, line by line: what the manifest says, then what has to be filled in.
+    """The sign-off sheet, line by line: what the manifest says, written or planned, then what has to be filled in.
 
     Args:
         books: what the ledger says of the dataset's budget, and then what it has charged and is not here; empty if
@@ -102,6 +102,7 @@ def _facts(report: PublishedReport, books: Sequence[str]) -> dict[str, Any]:
             "what a ledger tells": " ".join(books[1:]),
         },
         "since": f" {day_of(report.changes[-1][0], report.zone)}" if report.changes and report.changes[-1][0] else "",
+        "planned": any(each.released is None for each in report.parts),
         "title": report.title,
         "slug": re.sub(r"[^a-z0-9]+", "-", (manifest.release_id or report.title).lower()).strip("-"),
         "ranked": what_is_ranked(manifest),

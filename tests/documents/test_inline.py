@@ -51,6 +51,7 @@ BY_HAND = {
     ),
     "pip install pytest": "with which these tests run",
     "private-topk show ranking.avro --sign-off": "tests/pipelines/show/test_sign_off.py",
+    "private-topk report weekly.yaml --dry-run --sign-off": "tests/pipelines/show/test_sign_off.py",
     "python -m tests.pipelines.budget.test_unknown_domains": "the test itself holds what the table shows",
     "python -m benchmarks.fuzz --inputs 12500": "minutes: tests/pipelines/sources/test_fuzz.py runs less",
     "python -m tests.pipelines.streaming.test_hostile_folder 500": "a minute: the test itself runs fewer schedules",

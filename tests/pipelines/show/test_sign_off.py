@@ -994,3 +994,179 @@ def test_items_are_shown_by_their_titles_unless_two_have_the_same() -> None:
     ):
         done = command("show", "r.csv", *words)
         assert done.status == 2 and said in done.err and not done.out, done
+
+
+REPORT = """\
+report: weekly
+source:
+  input: rows.csv
+domain:
+  file: items.txt
+window:
+  every: week
+  first: 2026-01-05
+mechanism:
+  name: peeling
+  k: 2
+budget:
+  epsilon: 1
+release_key: file:key
+sink:
+  output: out/{report}-{start}.csv
+"""
+PAID = f"ledger:\n  url: {LEDGER}\n  dataset: plays\n"
+LANDS = "groups:\n  column: land\n  file: lands.txt\n  overall: true\n"
+COUNTS = ("epsilon: 1\n", "epsilon: 1\n  publish_counts: 0.5\n")
+OF_A_USER = ("epsilon: 1\n", "epsilon: 1\n  privacy_unit: user\n")
+LAPLACE = ("name: peeling\n  k: 2\n", "name: laplace\n  k: 2\n  max_items_per_user: 1\n")
+DRAWN = ("epsilon: 1\n", "epsilon: 1\n  publish_counts: drawn\n")
+TO_DATE = ("first: 2026-01-05\n", "first: 2026-01-05\n  horizon: 4\n  to_date: true\n  state: state\n")
+IN_STEPS = ("name: peeling\n  k: 2\n", "name: correlated-gaussian\n  k: 2\n  max_items_per_user: 1\n")
+WITH_DELTA = ("epsilon: 1\n", "epsilon: 1\n  delta: 1e-6\n  publish_counts: drawn\n")
+
+
+def horizon(weeks: int) -> tuple[str, str]:
+    return "first: 2026-01-05\n", f"first: 2026-01-05\n  horizon: {weeks}\n"
+
+
+def rows_of(sheet: str) -> dict[str, str]:
+    """The rows of a sheet by their labels, its title too."""
+    title, _, rest = sheet.partition("\n")
+    rows, label = {"": title}, ""
+    for line in rest.splitlines():
+        label = line[:34].strip() or label
+        rows[label] = f"{rows.get(label, '')} {line[34:].strip()}".strip()
+    return rows
+
+
+def files() -> dict[str, bytes]:
+    return {str(file): file.read_bytes() for file in sorted(Path().rglob("*")) if file.is_file()}
+
+
+def report_file(changes: tuple[tuple[str, str], ...], also: str) -> None:
+    text = REPORT + also
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    write(Path("weekly.yaml"), text)
+    write(Path("items.txt"), "0\n1\n2\n3\n")
+    write(Path("lands.txt"), "DE\nFR\n")
+    rows = [f"user {n},{n % 4},2026-01-{5 + n % 14:02}T10:00:00,{'DE' if n % 3 else 'FR'}" for n in range(99)]
+    write(Path("rows.csv"), "\n".join(["user,item,time,land", *rows]) + "\n")
+    if "ledger:" in also:
+        unit = "user" if OF_A_USER in changes else "user-window"
+        budget(delta=1e-5, unit=unit)
+
+
+@pytest.mark.parametrize("paid", ["", PAID], ids=["no ledger", "ledger"])
+@pytest.mark.parametrize(
+    ("changes", "also"),
+    [
+        ((), ""),
+        ((horizon(1),), ""),
+        ((horizon(52), OF_A_USER), ""),
+        ((horizon(1), OF_A_USER, COUNTS), ""),
+        ((COUNTS,), ""),
+        ((horizon(52), COUNTS), LANDS),
+        ((horizon(52), OF_A_USER), LANDS),
+        ((LAPLACE, DRAWN), ""),
+        ((TO_DATE, IN_STEPS, WITH_DELTA), ""),
+    ],
+    ids=["plain", "one", "a year", "one with counts", "counts", "groups", "groups of a year", "drawn", "to date"],
+)
+def test_the_sheet_before_the_first_release_is_the_one_after_it(
+    changes: tuple[tuple[str, str], ...], also: str, paid: str
+) -> None:
+    """But for what only the release tells; and that it is asked for charges, draws and writes nothing."""
+    report_file(changes, also + paid)
+    there = files()
+    planned = [command("report", "weekly.yaml", "--dry-run", "--sign-off")]
+    planned.append(command("report", "weekly.yaml", "--window-end", "2026-01-12", "--dry-run", "--sign-off"))
+    assert files() == there and planned[0].out == planned[1].out and not any(each.status for each in planned)
+    assert command("report", "weekly.yaml", "--window-end", "2026-01-12", "--quiet").status == 0
+    check_planned(planned[0].out, paid)
+
+
+def check_planned(planned: str, paid: str, place: str = "out") -> None:
+    """That a sheet before a release is the one after it, but for what only the release tells."""
+    before, released = rows_of(planned), ("released", "SHA-256 of the ranking")
+    after = rows_of(command("show", place, "--sign-off", *(("--ledger", LEDGER) if paid else ())).out)
+    if paid:
+        after["charged once published"] = after.pop("charged so far")
+    assert before.pop("not published yet").startswith("this is what would be promised")
+    for name in released:
+        before.pop(name, None), after.pop(name)
+    assert before == after
+
+
+@pytest.mark.parametrize("paid", ["", PAID], ids=["no ledger", "ledger"])
+def test_the_sheet_of_a_later_period_counts_what_is_published_of_the_report(paid: str) -> None:
+    """One that is asked otherwise, and a correction; of what is published it is refused."""
+    report_file((), paid)
+    first, second = (("--window-end", end) for end in ("2026-01-12", "2026-01-19"))
+    for words, epsilon in ((first, 1), (second, 2), ((*first, "--correction", "1"), 2)):
+        write(Path("weekly.yaml"), REPORT.replace("epsilon: 1", f"epsilon: {epsilon}") + paid)
+        planned = command("report", "weekly.yaml", *words, "--dry-run", "--sign-off")
+        assert planned.status == 0, planned
+        assert command("report", "weekly.yaml", *words, "--quiet").status == 0
+        check_planned(planned.out, paid)
+    refused = command("report", "weekly.yaml", *second, "--dry-run", "--sign-off")
+    assert (
+        refused.status == 2 and not refused.out and "2026-01-12 to 2026-01-19 is published or charged" in refused.err
+    ), refused
+
+
+def test_the_sheet_of_a_later_step_counts_the_series_once() -> None:
+    report_file((TO_DATE, IN_STEPS, WITH_DELTA), PAID)
+    for words in (("--window-end", end) for end in ("2026-01-12", "2026-01-19")):
+        planned = command("report", "weekly.yaml", *words, "--dry-run", "--sign-off")
+        assert planned.status == 0, planned
+        assert command("report", "weekly.yaml", *words, "--quiet").status == 0
+        check_planned(planned.out, PAID)
+
+
+def test_a_key_that_is_not_here_is_no_row_of_the_sheet() -> None:
+    report_file((), PAID)
+    with_key = rows_of(command("report", "weekly.yaml", "--dry-run", "--sign-off").out)
+    Path("key").unlink()
+    without = rows_of(command("report", "weekly.yaml", "--dry-run", "--sign-off").out)
+    assert {**without, "key": with_key["key"]} == with_key and "key" not in without
+
+
+@pytest.mark.parametrize("paid", ["", "ledger"])
+def test_a_run_has_its_sheet_before_it_too(paid: str) -> None:
+    report_file((), paid and PAID)
+    words = ["run", "--input", "rows.csv", "--domain", "items.txt", "--k", "2", "--mechanism", "joint"]
+    words += ["--epsilon", "1", "--output", "r.csv", "--release-id", "r", "--window", "7d", "--from", "2026-01-05"]
+    words += [
+        "--to",
+        "2026-01-19",
+        "--release-key",
+        "file:key",
+        *(["--ledger", LEDGER, "--dataset", "plays"] if paid else []),
+    ]
+    there = files()
+    planned = command(*words, "--dry-run", "--sign-off")
+    assert planned.status == 0 and files() == there, planned
+    assert command(*words, "--quiet").status == 0
+    check_planned(planned.out, paid, "r.csv")
+    refused = command(*words, "--dry-run", "--sign-off")
+    assert refused.status == 2 and not refused.out and "r.csv is published or charged" in refused.err, refused
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ((), "--sign-off needs --dry-run"),
+        (("--dry-run", "--json"), "--sign-off does not go with --json"),
+        (("--dry-run",), "--sign-off needs --release-key"),
+    ],
+)
+def test_a_sheet_before_a_run_is_for_a_dry_run_of_a_known_release(more: tuple[str, ...], said: str) -> None:
+    report_file((), "")
+    run = ("run", "--input", "rows.csv", "--domain", "items.txt", "--k", "2", "--epsilon", "1", "--output", "r.csv")
+    done = command(*run, "--sign-off", *more)
+    assert done.status == 2 and said in done.err and not done.out, done
+    if more != ("--dry-run",):
+        done = command("report", "weekly.yaml", "--window-end", "2026-01-12", "--sign-off", *more)
+        assert done.status == 2 and said in done.err and not done.out, done

@@ -63,6 +63,15 @@ def blocks(counts: Sequence[float], gap: float) -> Iterator[tuple[int, int]]:
     yield from zip([0, *cuts], [*cuts, len(counts)], strict=True)
 
 
+def below_a_later(counts: Sequence[float], gap: float) -> list[bool]:
+    """Of each item, in order of rank, whether one that follows has the larger count: of all of them, with 95%.
+
+    Of counts that come with the draw none does, as these are in order.
+    """
+    highest = accumulate(reversed(counts), max)  # of those from there on, itself too
+    return [best - count > gap for best, count in zip(highest, reversed(counts), strict=True)][::-1]
+
+
 def in_words(counts: Sequence[float], gap: float) -> str:
     """How sure the order is, in one sentence."""
     found = [(first + 1, last) for first, last in blocks(counts, gap)]
@@ -73,7 +82,7 @@ def in_words(counts: Sequence[float], gap: float) -> str:
         return "The order of these items is certain (95% confidence, from the noisy counts)."
     one = sum(map(len, runs)) == 1
     said = [f"{'rank' if one else 'ranks'} {_listed(certain)} {'is' if one else 'are'} certain"] if certain else []
-    said.append(f"within ranks {_listed(loose)} no place is certain")
+    said.append(f"the order within ranks {_listed(loose)} cannot be told")
     return f"Among these items, {'; '.join(said)} (95% confidence, from the noisy counts)."
 
 

@@ -72,14 +72,39 @@ class Listing(NamedTuple):
         return any(row.get("noise_95") is not None for row in self.rows)
 
     @property
-    def certainty(self) -> str:
-        """How sure the order is, as far as published counts tell; nothing where none are."""
+    def _gap(self) -> float | None:
+        """By how much two published counts must differ to tell an order; None where they tell none."""
         counts = self._counts
         stddev = next((row["noise_stddev"] for row in self.rows if row.get("noise_stddev") is not None), None)
         if stddev is None or self.steps is None or not self.ranked or len(counts) < 2:
-            return ""
+            return None
         of_all = max(row["noise_95"] for row in self.rows) if self.helped else None
-        return certainty.in_words(counts, certainty.least_gap(stddev, len(counts), *self.steps, of_all))
+        return certainty.least_gap(stddev, len(counts), *self.steps, of_all)
+
+    @property
+    def certainty(self) -> str:
+        """How sure the order is, as far as published counts tell; nothing where none are."""
+        gap = self._gap
+        return "" if gap is None else certainty.in_words(self._counts, gap)
+
+    @property
+    def doubtful(self) -> set[int]:
+        """The places whose counts contradict them: an item further down has the larger one."""
+        if (gap := self._gap) is None:
+            return set()
+        places = [row["rank"] for row in self.rows if row.get("noisy_count") is not None]
+        return {place for place, below in zip(places, certainty.below_a_later(self._counts, gap), strict=True) if below}
+
+    @property
+    def disorder(self) -> str:
+        """Why counts are out of order, where they are, and what the mark of doubtful places means."""
+        if not self.ranked or self._counts == sorted(self._counts, reverse=True):
+            return ""
+        told = "Counts may be out of order: the order is drawn separately."
+        if self.doubtful:
+            told += " Places marked ? are doubtful: an item further down has a larger true count (95% confidence), so "
+            told += "theirs may belong below it or not in the list."
+        return told
 
     @property
     def bias(self) -> str:
@@ -102,7 +127,7 @@ class Listing(NamedTuple):
     def below(self) -> list[str]:
         """The sentences below it."""
         left_out = OF_KEPT_ROWS if self.bounded and self.counted else ""
-        return [line for line in (left_out, self.bias, self.certainty, self.noise) if line]
+        return [line for line in (left_out, self.bias, self.disorder, self.certainty, self.noise) if line]
 
     @property
     def hours(self) -> bool:
@@ -381,7 +406,11 @@ def table(listing: Listing) -> list[str]:
     if not listing.ranked:
         title += ": a set, in no order of rank"
     width = len(str(rows[0]["k"]))
-    lines = [f"  {'-' if row['rank'] is None else row['rank']:>{width}}  {printable(row['item'])}" for row in rows]
+    doubtful = listing.doubtful
+    lines = [
+        f"{'?' if row['rank'] in doubtful else ' '} {row['rank'] or '-':>{width}}  {printable(row['item'])}"
+        for row in rows
+    ]
     widest = max(map(len, lines))
     lines = [
         f"{line:<{widest}}  {number}" if (number := number_of(row)) else line

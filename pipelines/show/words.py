@@ -284,7 +284,6 @@ def how_to_read(report: PublishedReport) -> list[str]:
     several = len({(listing.start, listing.end) for listing in listings}) > 1
     series = manifest is not None and manifest.to_date is not None
     drawn = manifest is not None and manifest.private  # of others nobody knows whether there is any noise
-    of_draw = manifest is not None and (manifest.draws_counts or manifest.answer == "set")
     far, counted = of_draws(report), drawn and any(listing.counted for listing in listings)
     sentences = {
         what_is_ranked(manifest): manifest is not None,
@@ -298,8 +297,6 @@ def how_to_read(report: PublishedReport) -> list[str]:
         "stands too high in one window may do so in all that follow.": drawn and several and series,
         "Noise is drawn anew in every window: an item that moves by a place or two from one window to the next may not "
         "have moved at all.": drawn and several and not series,
-        "Places and counts are drawn apart, so counts may be out of order. An item whose count is far below those of "
-        "items that follow probably belongs below them, or not into the list.": counted and not of_draw,
         OF_KEPT_ROWS: not counted and any(report.leaves_rows_out(group) for group in report.by_group()),
         "Counts have noise of their own and may be below zero. Where a range is shown, the count without noise lies in "
         f"it with a probability of at least 95%, for {_of_which(manifest)}. Counts of one ranking may have much of "

@@ -29,6 +29,7 @@ from private_topk.transforms.domain import Domain, RangeDomain, UnknownDomain
 from private_topk.transforms.errors import InvalidArgument, by_signature, did_you_mean, kind_shown, literal, verbatim
 from private_topk.transforms.groups import OVERALL, Groups
 from private_topk.transforms.mechanisms import MECHANISMS, Mechanism, mechanism_by_name
+from private_topk.transforms.mechanisms.choice import compared as compared_by_auto
 from private_topk.transforms.mechanisms.choice import needs_delta
 from private_topk.transforms.mechanisms.registry import name_of
 from private_topk.transforms.spec import TopK, check_kinds
@@ -147,7 +148,7 @@ class Preview:
 
         The one with the largest recall, in the mean of the expected counts and of the others that are as likely. Among
         those within a fifth of a point the one with most places right; within two points of that a pure run, and then
-        the first in the list of mechanisms.
+        one that could be chosen where none is named, and the first in the list of mechanisms.
         """
         return self.outlooks[0]
 
@@ -710,8 +711,9 @@ def _ordered(outlooks: list[Outlook]) -> tuple[Outlook, ...]:
 
 
 def _chosen(outlooks: list[Outlook]) -> Outlook:
-    """The recommended one of some outlooks, which are in the order of the list of mechanisms."""
+    """The recommended one of some outlooks, in whatever order they are."""
     for name, near in _NEAR.items():
         most = max(outlook.over_curves(name) for outlook in outlooks)
         outlooks = [outlook for outlook in outlooks if outlook.over_curves(name) >= most - near]
-    return next((outlook for outlook in outlooks if outlook.pure), outlooks[0])
+    preferred = [*compared_by_auto(1), *compared_by_auto(None), *MECHANISMS]
+    return min(outlooks, key=lambda one: (not one.pure, [*preferred, one.name].index(one.name)))

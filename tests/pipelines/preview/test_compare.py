@@ -7,6 +7,7 @@ import json
 import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import permutations
 from math import isqrt
 from typing import Any
 
@@ -107,6 +108,16 @@ def test_the_recommendation_is_of_all_curves_that_are_considered() -> None:
     assert rival.endswith(f", but {means[0]} and not {means[1]} in the mean of all curves.")
     among_many = preview_of(shape, found.question, names, {}, None, str, alone=False)
     assert among_many.best.name == "peeling", "as in a table of several settings"
+
+
+def test_a_tie_is_decided_as_by_a_run_that_names_no_mechanism() -> None:
+    """In whichever order they are named: all of these find all of the top 5."""
+    for names in permutations(("joint", "pnf-peeling", "peeling")):
+        found = preview(GAPS, 5, 20.0, mechanism=names, draws=20)
+        assert [its.recall.value for its in found] == [1, 1, 1] and found.best.name == "peeling"
+        assert found.reasons()[-1].startswith(f"{found.outlooks[1].name} finds as many")
+    with_delta = preview(GAPS, 5, 20.0, 1e-6, mechanism=("cdp-peeling", "joint", "laplace", "oneshot"), draws=20)
+    assert with_delta.best.name == "oneshot", "and pure"
 
 
 def test_the_noise_of_published_counts_is_foretold() -> None:

@@ -43,7 +43,7 @@ from private_topk.transforms.counters import (
     read_rounded_rows,
     read_whether_rows_are_left,
 )
-from private_topk.transforms.domain import CodedDomain
+from private_topk.transforms.domain import CodedDomain, PublicDomain
 from private_topk.transforms.errors import InvalidArgument, of_input, printable, verbatim
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.metric import as_numbers
@@ -94,6 +94,9 @@ _USERS: dict[AboutUsers | None, str] = {
     "few": "fewer than 100 users, few for a private ranking: is the user column right?",
     "one a row": "nearly every row has a user of its own: a survey, or is the user column an id of rows or sessions?",
 }
+_LISTED = "the list has exactly the items of these rows: one made from them promises nothing, so is it public?"
+_MIN_LISTED = 20
+"""Of a shorter list all items may well be there."""
 _MAX_USERS, _ALL = 1 << 21, (1 << 64) - 1
 
 
@@ -128,11 +131,28 @@ def tell_dropped_rows(done: Done, asked: bool | None, exact: bool = False) -> No
         told = f"{told}; {more} tells why, and of which input"
     told = f"{told}; {rounded} {_ROUNDED}" if rounded and _ROUNDED not in told else told
     told = f"{told}; {users}" if users else told
+    told = f"{told}; {_LISTED}" if isinstance(source, Frame) and _lists_its_items(done.report) else told
     if left is not False and empty:
         others = "; and more" if len(empty) > _MAX_EMPTY else ""
         told = f"{told}. Pure noise, since nothing was counted there: {'; '.join(_plainly(empty, done.report))}{others}"
     facts = {"dropped": lost, "any_left": left, "nothing_counted": empty, "rounded": rounded}
     say(Line(f"dropped rows {heading(exact)}: {printable(told)}", event="dropped_rows", **facts), sys.stderr)
+
+
+def _lists_its_items(report: Report) -> bool:
+    """Whether a table has every item of a long list, and no other."""
+    part, spec, period = report.source.parts()[0], report.question.top_k, report.question.period
+    listed = spec.domain
+    if not isinstance(listed, PublicDomain) or spec.groups is not None or listed.size < _MIN_LISTED:
+        return False
+    seen = np.zeros(listed.size, bool)
+    for rows in part.rows(period) or ():
+        block, _ = block_of(rows, part.columns.within(period), rows.arrived)
+        codes = listed.encode(block["item"])
+        if (codes < 0).any():
+            return False
+        seen[codes] = True
+    return bool(seen.all())
 
 
 def _plainly(names: list[str], report: Report) -> Iterator[str]:
@@ -209,6 +229,7 @@ class DataQuality:
         users: those of the rows that would be ranked.
         copies: files of which a row counts and that hold the same bytes.
         in_memory: the rows are a table of Python's, so arguments and no options are named.
+        listed: and have every item of the list, and no other.
     """
 
     rows: Counter[str] = field(default_factory=Counter)
@@ -230,6 +251,7 @@ class DataQuality:
     users: DistinctUsers = field(default_factory=DistinctUsers)
     period: Period | None = None
     in_memory: bool = False
+    listed: bool = False
 
     @property
     def total(self) -> int:
@@ -261,6 +283,8 @@ class DataQuality:
         yield from (f"  {cause}" for cause in self.why(exact))
         if users := _USERS.get(self.users.look()):
             yield f"  {users}"
+        if self.listed:
+            yield f"  {_LISTED}"
         if self.lost.total() == self.total:
             few = not exact and not self.in_memory and max(self.lost.values(), default=0) < _MIN
             yield f"  {NONE_LEFT}{'; --exact-counters also tells why of fewer than 100 rows' * few}"
@@ -396,6 +420,7 @@ def data_quality_of(report: Report) -> DataQuality:
         with of_input(number):
             for rows in there:
                 _add(look, rows, columns, report.question.top_k, spelled, part.uri)
+    look.listed = look.in_memory and _lists_its_items(report)
     look.copies = list(_copies(look, [part for part in report.source.parts() if isinstance(part, Files)]))
     return look
 

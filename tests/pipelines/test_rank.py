@@ -857,6 +857,30 @@ def test_a_user_column_that_names_rows_or_few_users_is_asked_about(
     assert OWN[2:] not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("asked", [{}, {"period": DAYS, "time_unit": "s"}])
+def test_a_list_that_is_made_from_the_rows_is_asked_about(
+    asked: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By a run and by a dry run, to the operator alone; not one that has more or less, nor a short one or a range."""
+    rows = MANY.with_columns(item=pl.format("item {}", pl.col("row") % 30), number=pl.col("row") % 30, other="item")
+    asked = {"k": 1, "mechanism": "joint", "epsilon": 1.0, "user": "people", **asked}
+    listed, words = rows["item"].unique(), "the list has exactly the items of these rows: one made from them promises"
+    for its, told in (
+        ({"domain": listed}, True),
+        ({"domain": [*listed, "tea"]}, False),
+        ({"domain": listed[1:]}, False),
+        ({"domain": ["tea", "cake"], "item": "other"}, False),
+        ({"domain_range": "0:30", "item": "number"}, False),
+    ):
+        found = str(rank(rows, **asked, **its, show_dropped_rows=True))
+        assert (f"; {words}" in capsys.readouterr().err) is told, its
+        dry_run(rows, **asked, **its, show_dropped_rows=True)
+        again = capsys.readouterr()
+        assert (f"\n  {words}" in again.err) is told and words not in found + again.out
+    rank(rows, **asked, domain=listed)
+    assert words not in capsys.readouterr().err
+
+
 PRICED = pl.DataFrame({"user": [f"u{n}" for n in range(400)], "item": ["A", "B"] * 200, "value": [0.6, 0.4] * 200})
 
 

@@ -145,6 +145,6 @@ def check_adopted(account: Account, published: Iterable[Manifest | None], key_id
         rule = f"has no charge of {verbatim(lacking[0].release_id)}, which is published"
         raise InvalidArgument(
             "ledger",
-            f"{rule}: it may have been restored from a backup",
+            f"{rule}: the report ran without this ledger, or the ledger was restored from a backup",
             "let `private-topk budget adopt` write down all that is published (docs/operations.md)",
         )

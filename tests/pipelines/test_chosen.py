@@ -92,18 +92,18 @@ def test_every_interface_chooses_the_same_mechanism(asked: dict[str, Any], name:
     assert (found.manifest.privacy.delta > 0) == ("delta" in asked and name != "oneshot")
     assert told["mechanism"].endswith("; no delta is spent)") == ("delta" in asked and name == "oneshot")
     # Who reads the ranking is told how far counts were moved as who runs it is.
-    far = re.search("nearly all [^;)]*", told["mechanism"])
+    far = re.search("about 998 of 1,000 [^;)]*", told["mechanism"])
     assert far is None or of_draws([found.manifest]) == far[0]
 
 
 def test_the_noise_is_told_in_users_or_in_what_the_amounts_are() -> None:
     """A resolution is a choice of ours: minutes are told as minutes, however finely they are counted."""
     assert facts({"epsilon": 1, "k": 10})["mechanism"] == (
-        "oneshot (least noise here: nearly all counts change by less than 62 users)"
+        "oneshot (least noise here: about 998 of 1,000 counts change by less than 62 users)"
     )
     for resolution in (1, 0.1):
         told = facts({"epsilon": 1, "k": 10, "max_value": 10}, value_resolution=resolution)["mechanism"]
-        assert told == "oneshot (least noise here: nearly all sums change by less than 621)"
+        assert told == "oneshot (least noise here: about 998 of 1,000 sums change by less than 621)"
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_what_takes_less_of_a_ledger_is_told_by_what_a_run_adds() -> None:
         asked = charged("t", "c.csv", privacy_unit="user", epsilon=0.72)
         much = command("run", *asked, *words)
         assert much.status == 2 and "does not suffice" in much.err, much
-        assert "ledger: by `peeling`, where nearly all" in much.err and "would be used, and it would fit" in much.err
+        assert "ledger: by `peeling`, where about" in much.err and "would be used, and it would fit" in much.err
     assert command("run", *asked, *options(mechanism="peeling")).status == 0
     assert "peeling" not in command("run", *charged("u", "d.csv", privacy_unit="user", epsilon=1.2), "--dry-run").err
 
@@ -231,7 +231,7 @@ def test_the_choice_of_mechanism_does_not_depend_on_the_rows() -> None:
 def test_a_mechanism_given_by_name_is_not_reported_as_chosen(capsys: pytest.CaptureFixture[str]) -> None:
     """A dry run tells how far its noise reaches, as of a chosen one, where that is known."""
     named = {"k": 3, "epsilon": 1, "mechanism": "oneshot"}
-    far = "oneshot (nearly all counts change by less than 19 users)"
+    far = "oneshot (about 998 of 1,000 counts change by less than 19 users)"
     assert facts(named)["mechanism"] == far and "mechanism" not in facts({**named, "mechanism": "joint"})
     assert "mechanism:" not in command("run", *words(named)).err
     assert (

@@ -83,7 +83,7 @@ def noise_told(reach: float, resolution: Fraction | None) -> str:
     far = reach * float(1 if resolution is None else resolution)
     number = f"{far:,.0f}" if far >= _WHOLE else f"{far:.2g}"
     moved = "counts change by less than {} users" if resolution is None else "sums change by less than {}"
-    return f"nearly all {moved.format(number)}"
+    return f"about 998 of 1,000 {moved.format(number)}"
 
 
 NOISY_ORDERS = tuple(kind.about.name for kind in (Oneshot, Peeling, CdpPeeling, Laplace, Gaussian))

@@ -68,7 +68,7 @@ def test_page_terminal_and_sign_off_say_how_far_the_noise_moves_counts() -> None
     def said(*parts: Manifest) -> list[bool]:
         report = PublishedReport(rows(1, ["a", "b"], 2), parts[-1], parts=parts)
         told = page(report).partition("<ul>")[0], " ".join(in_text(report)), " ".join(sheet(report))
-        return ["nearly all counts change by less than 62 users" in " ".join(each.split()) for each in told]
+        return ["about 998 of 1,000 counts change by less than 62 users" in " ".join(each.split()) for each in told]
 
     assert said(part(epsilon=0.5)) == said(part(epsilon=0.5), part()) == said(part(), part(epsilon=0.5)) == [True] * 3
     drawn = {"privacy": {**manifest(1).to_json()["privacy"], "noisy_counts": {"drawn": True}}}

@@ -871,7 +871,14 @@ _TERMINAL = _section(
         commands=("stream",),
         same="the terminal",
     ),
-    Option("quiet", "do not print rankings, nor on a terminal anything about dropped rows", same="the terminal"),
+    Option(
+        "quiet",
+        {
+            "run": "do not print rankings, nor on a terminal anything about dropped rows",
+            "report": "print nothing where all goes well, nor on a terminal anything about dropped rows",
+        },
+        same="the terminal",
+    ),
     Option(
         "json",
         {

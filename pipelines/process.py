@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from types import FrameType
 from typing import Any, TextIO
 
@@ -22,6 +23,7 @@ LOG_FORMATS = ("text", "json")
 PATIENCE = 5.0
 """Seconds without an answer from a store, a ledger or another process before a message is printed."""
 _PROGRAM = "private-topk: "
+_QUIET = ContextVar("quiet", default=False)
 _RECEIVED: list[int] = []
 """The signals that asked this process to end: they are the process's own, whatever runs in it."""
 
@@ -180,6 +182,21 @@ def told_if_slow(line: str, seconds: float) -> Iterator[None]:
 def _warn(line: str) -> None:
     with suppress(OSError, ValueError), level("warning"):  # a terminal that is gone
         print(line, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def quietly(quiet: bool | None = True) -> Iterator[None]:
+    """Inside, nothing is said of what goes as it should (`speaks`): whoever is mailed a line reads that it does not."""
+    before = _QUIET.set(bool(quiet))
+    try:
+        yield
+    finally:
+        _QUIET.reset(before)
+
+
+def speaks() -> bool:
+    """Whether to say what is no warning and no error."""
+    return not _QUIET.get()
 
 
 @contextmanager

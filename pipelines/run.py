@@ -23,7 +23,7 @@ from private_topk.pipelines.budget.ledger import Request, charge, tell_operator
 from private_topk.pipelines.files import is_local
 from private_topk.pipelines.options import Options, inputs_of
 from private_topk.pipelines.preview.forewarning import with_delta
-from private_topk.pipelines.process import Interrupted, RunFailed, check_signals, level, received_signal
+from private_topk.pipelines.process import Interrupted, RunFailed, check_signals, level, received_signal, speaks
 from private_topk.pipelines.progress import Health, followed, progress
 from private_topk.pipelines.release.describe import charge_of
 from private_topk.pipelines.release.input_record import InputRecord
@@ -227,7 +227,7 @@ class _Running:
     def charged(self, series: Manifest) -> Iterator[None]:
         """The charge to the report's account, if it has one, around what is run inside."""
         report, request = self._report, self._request
-        if report.question.reason is not None:
+        if report.question.reason is not None and speaks():
             more = "" if self._finished else with_delta(report.question)
             print(f"mechanism: {report.question.mechanism_told()}{more}", file=sys.stderr)
         with level("warning"):

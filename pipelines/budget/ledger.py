@@ -40,7 +40,7 @@ from private_topk.pipelines.budget.sharing import cost_of, windows_paid_for
 from private_topk.pipelines.budget.statement import cost_in_words, only_rhos_from
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.differences import differing, of_streams, told
-from private_topk.pipelines.process import RunFailed
+from private_topk.pipelines.process import RunFailed, speaks
 from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, by_signature, literal, verbatim
 from private_topk.transforms.loading import load
 from private_topk.transforms.mechanisms.cost import Cost
@@ -530,7 +530,7 @@ def charge_all(
     for receipt in receipts:
         check(receipt)
     for request, receipt in zip(asked, receipts, strict=True):
-        for text in (_let_through(request, receipt), *receipt.ahead):
+        for text in (*([_let_through(request, receipt)] if speaks() else []), *receipt.ahead):
             tell(text)
     try:
         yield receipts

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from private_topk.pipelines.cli.arguments import Command
 from private_topk.pipelines.cli.output import NOT_YET, once_done, print_json, report_error
-from private_topk.pipelines.process import Interrupted, RunFailed, level, received_signal
+from private_topk.pipelines.process import Interrupted, RunFailed, level, quietly, received_signal
 from private_topk.pipelines.scheduled.file import read_report
 from private_topk.pipelines.scheduled.periods import Periods, now
 from private_topk.pipelines.scheduled.schedule import in_zone
@@ -148,7 +148,7 @@ def _publish_one(report: ScheduledReport, number: int, arguments: Namespace) -> 
     if arguments.json:
         with once_done():
             print_json(_document(report, [_as_json(report, number, _BEFORE[not published])]))
-    elif not published:
+    elif not published and not arguments.quiet:
         print(f"{report.name}, {report.words(number)}: published before, in {printable(report.where(number))}")
 
 
@@ -186,7 +186,8 @@ def _tell_how_they_went(report: ScheduledReport, went: Sequence[str], arguments:
         raise RunFailed(told) if "failed" in went else refused(told)
     waiting = [report.words(number) for number, how in enumerate(went) if how == "not yet"]
     if waiting:
-        rule = verbatim(f"{len(waiting)} of {len(went)} periods wait for their input: {', '.join(waiting)}")
+        told = f"{len(waiting)} of {len(went)} periods wait for their input: {', '.join(waiting)}"
+        rule = verbatim(f"{arguments.file}: {told}" if arguments.quiet else told)
         raise InputNotReady("", rule, "without {quiet} this call says for what" if arguments.quiet else "")
     if ended := report.schedule.over(_until(report, arguments)):
         with level("warning"):  # and status 0: a call that is made twice ends as it did
@@ -254,7 +255,8 @@ def _publish(report: ScheduledReport, number: int, arguments: Namespace) -> bool
     from private_topk.pipelines.cli.publish import tell_operator
     from private_topk.pipelines.cli.show import show_rows
 
-    done = report.publish(number, bool(arguments.exact_counters))
+    with quietly(arguments.quiet):
+        done = report.publish(number, bool(arguments.exact_counters))
     if done is None:
         return False
     with once_done():

@@ -206,13 +206,18 @@ class ScheduledReport(Publications):
         InvalidArgument as every call would.
         """
         with self.pointing():
-            key_id = known_key_id(ReleaseKey.parse(self.options(0)["release_key"]))
+            key = ReleaseKey.parse(self.options(0)["release_key"])
+            key_id, why = None, "not read here"
+            try:
+                key_id = None if key.is_remote else key.key_id()
+            except InvalidArgument as unreadable:
+                why = unreadable.rule
             if key_id is None:
                 unchecked = ["a run can read it"]
                 if next(self._published(), None) is not None:
                     unchecked.append("it is the key of what is published")
                     unchecked += ["the ledger has all charges under it"] * (self.account is not None)
-                yield "key", f"not read here, so not checked: whether {', whether '.join(unchecked)}"
+                yield "key", f"{why}, so not checked: whether {', whether '.join(unchecked)}"
             if self._latest is not None:
                 first = self._keyless(0)
                 asked = manifest_of(first.question, columns=first.source.columns.by_role())

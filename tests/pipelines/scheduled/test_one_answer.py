@@ -569,7 +569,7 @@ def test_a_correction_that_has_lost_a_file_is_told_without_a_ledger(folder: Path
     )
     [sentence] = json.loads(command("show", str(folder / "out"), "--json").out)["lost"]
     assert "weekly-2026-01-05.correction-1" in sentence
-    said = called(folder, *FIRST, "--correction", "1").out  # a lost ranking is drawn again
+    said = command("report", folder / "weekly.yaml", *FIRST, "--correction", "1").out  # a lost ranking is drawn again
     assert lost == ".csv" or "published before, in" in said and "correction-1.csv" in said
 
 
@@ -644,7 +644,8 @@ def test_a_call_says_what_its_dry_run_does_before_its_charge(folder: Path) -> No
         ((*FIRST, "--correction", "2"), 12, f"{rows}/correction-1"),
         (SECOND, 12, ""),
     ):
-        dry, real = called(folder, *asked, "--dry-run").out, called(folder, *asked).err
+        dry = called(folder, *asked, "--dry-run").out
+        real = command("report", folder / "weekly.yaml", *asked).err
         for said in (dry, real):
             assert re.findall(r"Epsilon (\S+) is a weak promise", said) == [str(epsilon)], said
             assert said.count(f"{same}, so only the noise and what is asked otherwise will differ") == bool(same)
@@ -937,7 +938,8 @@ def test_a_restored_ledger_is_noticed_in_the_next_horizon_too(folder: Path) -> N
         assert said in called(folder, *words, status=2).err
     (folder / "key").rename(folder / "away")
     unchecked = "can read it, whether it is the key of what is published, whether the ledger has all charges under it"
-    assert f"not read here, so not checked: whether a run {unchecked}\n" in called(folder, "--dry-run").out
+    said = f"key cannot be read: No such file or directory, so not checked: whether a run {unchecked}\n"
+    assert f"file:{folder}/{said}" in called(folder, "--dry-run").out
     (folder / "away").rename(folder / "key")
     assert main(["budget", "adopt", f"{folder}/out", *ledger]) == 0
     assert report(folder, *SECOND) == 0

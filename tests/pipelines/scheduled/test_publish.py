@@ -153,9 +153,22 @@ def test_a_folder_holds_all_periods_and_a_watched_one_is_read_to_the_period_s_en
     text = text.replace("input: rows.csv", "input: ./rows*.csv\n  watch: true\n  clock: event\n  poll: 1s")
     (folder / "weekly.yaml").write_text(text)
     assert report(folder, "--window-end", "2026-01-12") == 0
-    assert "published before" in called(folder, "--window-end", "2026-01-12").out
+    again = command("report", folder / "weekly.yaml", "--window-end", "2026-01-12")
+    assert again.status == 0 and "published before" in again.out
+    assert called(folder, "--window-end", "2026-01-12")[1:] == ("", "")
     [written] = (folder / "windows").glob("*.csv")
     assert written.name == "20260105T000000Z--20260112T000000Z.csv" and written.read_bytes() == one
+
+
+def test_a_quiet_call_says_nothing_where_all_goes_well(folder: Path) -> None:
+    """What a scheduler would mail: neither the charge nor the mechanism, nor that it was charged before."""
+    (folder / "weekly.yaml").write_text(CHARGED.replace("  name: joint\n", ""))
+    for period in (("--window-end", "2026-01-12"), ("--backfill", "--until", "2026-01-19")):
+        assert called(folder, *period)[1:] == called(folder, *period)[1:] == ("", "")
+    (folder / "out" / "weekly-2026-01-12.csv").unlink()
+    assert called(folder, "--window-end", "2026-01-19")[1:] == ("", "")
+    said = command("report", folder / "weekly.yaml", "--window-end", "2026-01-26").err
+    assert said.startswith("mechanism: ") and "\nledger: charged weekly/" in said
 
 
 @pytest.mark.long
@@ -188,12 +201,13 @@ def test_noise_is_forecast_for_each_period_and_only_for_rows_that_are_there(fold
     (folder / "weekly.yaml").write_text(noisy.replace("source:\n", "source:\n  success_file: _SUCCESS\n"))
     late = ["--backfill", "--until", "2026-01-26"]
     waits = "2026-01-05 to 2026-01-12, 2026-01-12 to 2026-01-19, 2026-01-19 to 2026-01-26"
-    waits = f"private-topk: 3 of 3 periods wait for their input: {waits}: without --quiet this call says for what\n"
+    waits = f"private-topk: {folder}/weekly.yaml: 3 of 3 periods wait for their input: {waits}"
+    waits += ": without --quiet this call says for what\n"
     assert called(folder, *late, status=3)[1:] == ("", waits), "one line, and no warning at every call"
     loud = command("report", folder / "weekly.yaml", *late)
     assert loud.err.count("_SUCCESS is not there yet") == 3 and loud.out.count("backfill, period") == 3
     (folder / "_SUCCESS").touch()
-    said = called(folder, *late).err
+    said = command("report", folder / "weekly.yaml", *late).err
     named = re.findall("^weekly, (.*) to .*: close to noise", said, re.M)
     assert named == ["2026-01-05", "2026-01-12", "2026-01-19"] and said.index("close to noise") < said.index("charged")
     assert len(outputs(folder)) == 3
@@ -372,7 +386,7 @@ def test_a_changed_report_is_told_what_it_does_to_its_series(folder: Path) -> No
     said = of(0, "--dry-run")  # as the call, which leaves what is published
     again = "; drawing it again would be refused: "
     assert f"published before from the input as it is now{again}" in said and "k 3 (now 2)" in said, said
-    assert said.endswith("published before: nothing to do\n") and "published before" in of(0)
+    assert said.endswith("published before: nothing to do\n") and of(0) == ""
     rows = (folder / "rows.csv").read_text()
     (folder / "rows.csv").write_text(f"{rows}late,item 1,2026-01-06\n")
     said = of(0, "--dry-run")
@@ -559,7 +573,12 @@ def test_a_check_reads_the_lists(folder: Path, name: str, content: str | None, m
         (folder / absent).unlink()
     said = called(folder, "--dry-run").out
     assert "a valid report: its rows were not looked at\n" in said
-    assert re.search(r"^key +not read here, so not checked: whether a run can read it$", said, re.MULTILINE), said
+    absent = f"file:{folder}/key cannot be read: No such file or directory"
+    assert re.search(rf"^key +{absent}, so not checked: whether a run can read it$", said, re.MULTILINE), said
+    remote = text.replace("file:key", "gcp-secret:projects/p/secrets/s/versions/1")
+    (folder / "weekly.yaml").write_text(remote)
+    assert re.search(r"^key +not read here, so not checked: whether a run can", called(folder, "--dry-run").out, re.M)
+    (folder / "weekly.yaml").write_text(text)
     (folder / name).unlink() if content is None else (folder / name).write_text(content)
     said = called(folder, "--dry-run", status=2)
     assert message in said.err.replace(f"{folder}/", "") and "valid" not in said.out, said

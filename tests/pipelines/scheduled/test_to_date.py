@@ -110,7 +110,7 @@ def change(old: str, new: str) -> None:
 
 
 def step(number: int) -> Done:
-    return command("report", "charts.yaml", "--window-end", ENDS[number], "--quiet")
+    return command("report", "charts.yaml", "--window-end", ENDS[number])
 
 
 def steps(*numbers: int) -> None:

@@ -29,7 +29,7 @@ from private_topk.pipelines.sinks import ToFile, ToFolder
 from private_topk.pipelines.sinks.files import WindowsTogether, windows_in
 from private_topk.pipelines.sinks.sink import about_the_output
 from private_topk.transforms.errors import InvalidArgument, verbatim
-from private_topk.transforms.release import Ranking, Release
+from private_topk.transforms.release import Ranking, Release, series_name
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.top_k import PrivateTopK
 from private_topk.transforms.validation import named_as_arguments
@@ -210,6 +210,11 @@ def _corrected(
     if any(each.release_id == id and not each.corrects for each in first):
         rule = f"{verbatim(path)} is of the same release {verbatim(id)}"
         raise InvalidArgument("corrects", rule, "give the rank another id: its draw is another one, which costs")
+    series = sorted({series_name(str(each.release_id)) for each in first})
+    if series_name(str(id)) not in series:
+        rule = f"{verbatim(id)} does not begin with {verbatim(series[0])}/, by which pages find a correction in a ledger"
+        example = f"{first[0].release_id}/correction-1"
+        raise InvalidArgument("rank", rule, f"give it an id such as {verbatim(example)}")
     names = {each.release_id for each in first} | origins
     windows = {(one.start, one.end) for one in windows_in(period)}
     found: dict[str, list[Manifest]] = {}

@@ -330,6 +330,14 @@ def _from_secret_manager(name: str) -> bytes:
         ) from None
 
 
+def series_name(release_id: str) -> str:
+    """The part of an id before its first slash, which releases of one report share: its periods and corrections.
+
+    By it pages and sheets find in a ledger what belongs to a ranking and is not there.
+    """
+    return release_id.partition("/")[0]
+
+
 def check_stays(release: Release | None) -> None:
     """Raise InvalidArgument for a release that no later call can repeat, or anybody: none to charge a budget for."""
     if release is None or release.key.in_memory:

@@ -45,7 +45,7 @@ from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, by_
 from private_topk.transforms.loading import load
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import largest
-from private_topk.transforms.release import DRAWS, Release, check_stays
+from private_topk.transforms.release import DRAWS, Release, check_stays, series_name
 from private_topk.transforms.stated import number
 from private_topk.transforms.windows import Period, utc_text
 
@@ -305,7 +305,7 @@ class Ledger:
     def charge_all(self, requests: Sequence[Request]) -> list[ChargeReceipt]:
         """Charge several releases, each on top of those before it, or none of them if one is refused.
 
-        Raises InvalidArgument as `charge`, and if two have the same id.
+        Raises InvalidArgument as `charge`; and if two have the same id, or one looks like a correction of another.
         """
         receipts: list[ChargeReceipt] = []
         overdrawn: InvalidArgument | None = None
@@ -328,6 +328,7 @@ class Ledger:
                     overdrawn = error  # not said before the last request, since the sums hold the cost of all
                     found = replace(request.entry(), id=connection.next_id(Entry)), Fraction(0)
                 if not isinstance(found, ChargeReceipt):
+                    _check_apart(request, requests[:number])
                     entry, used = replace(found[0], charged=_stamp(connection.now())), found[1]
                     connection.add(entry)
                     books = connection.books(entry.dataset)
@@ -540,6 +541,19 @@ def charge_all(
             tell(resume)
         raise
     _note(books, receipts, "released", tell)
+
+
+def _check_apart(request: Request, before: Iterable[Request]) -> None:
+    """Raise InvalidArgument for a second ranking of a window whose id begins as a correction of the first would."""
+    id, name = request.release_id, series_name(request.release_id)
+    for other in before:
+        if series_name(other.release_id) == name and request.windows.overlapping(*other.windows.bounds()).any():
+            rule = (
+                f"{verbatim(id)} begins as {verbatim(other.release_id)} does, so pages would take it for a correction"
+            )
+            example = f"{id.rpartition('/')[2]}/{name}" if "/" in id else f"{id}-2"
+            remedy = f"have them differ before the first /, such as {verbatim(example)}"
+            raise InvalidArgument("release_id", rule, remedy)
 
 
 def _note(books: Ledger, receipts: list[ChargeReceipt], outcome: str, tell: Callable[[str], None]) -> None:

@@ -24,6 +24,7 @@ from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.release.manifest import BudgetFacts, Manifest, PrivacyFacts, Publication, SeriesFacts, Zcdp
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import at_most, epsilon_within, gaussian_epsilon
+from private_topk.transforms.release import series_name
 from private_topk.transforms.stated import number, stated
 
 _NAMED = 4
@@ -179,10 +180,10 @@ def charged_too(charges: Iterable[Entry], here: Iterable[Manifest]) -> list[Entr
     charges, here = list(charges), list(here)
     of_each = charges_of(here, charges)
     shown = {(str(each.release_id), each.key_id) for each in here}
-    names = {name.partition("/")[0] for name, _ in shown}
+    names = {series_name(name) for name, _ in shown}
     lacking = {_ids(each) for each, charge in of_each if charge is None}
     paying = {id(charge) for each, charge in of_each if _ids(each) not in lacking}
-    of_these = (each for each in charges if each.release_id.partition("/")[0] in names)
+    of_these = (each for each in charges if series_name(each.release_id) in names)
     return [each for each in of_these if (each.release_id, None) not in shown and id(each) not in paying]
 
 
@@ -235,7 +236,7 @@ def with_charged(published: Sequence[Manifest], also: Iterable[Entry]) -> list[M
 def named(charges: Sequence[Entry], more: str) -> Iterator[str]:
     """The sentence that names some of these and says more; nothing for none."""
     if charges:
-        yield f"The ledger has charged {_some(list(dict.fromkeys(each.release_id for each in charges)))} too{more}."
+        yield f"The ledger has charged {some(list(dict.fromkeys(each.release_id for each in charges)))} too{more}."
 
 
 def charged_otherwise(published: Manifest, charged: Cost) -> bool:
@@ -295,7 +296,7 @@ def disputed(charged: Iterable[tuple[Manifest, Entry | None]]) -> list[str]:
                 if names:
                     told = f"other {', '.join(names)}: one was changed since, and these numbers count {counted}."
                     found.setdefault(told, {})[str(published.release_id)] = None
-    return [f"The manifest and the ledger's charge of {_some([*each])} state {told}" for told, each in found.items()]
+    return [f"The manifest and the ledger's charge of {some([*each])} state {told}" for told, each in found.items()]
 
 
 def _asked_otherwise(published: Manifest, charge: Entry) -> list[str]:
@@ -342,14 +343,15 @@ def apart(lacking: Sequence[str], datasets: Sequence[str]) -> Iterator[str]:
     """The sentences on published releases that a ledger has not charged, or has charged to several datasets."""
     if lacking:
         yield (
-            f"The ledger has not charged {_some(lacking)}: these numbers count that by its manifest, and the budget "
+            f"The ledger has not charged {some(lacking)}: these numbers count that by its manifest, and the budget "
             "does not, until `private-topk budget adopt` charges it. What was not charged and is lost counts nowhere."
         )
     if len(datasets) > 1:
         yield f"The releases here were charged to datasets {', '.join(datasets)}: none of their budgets counts all."
 
 
-def _some(releases: Sequence[str]) -> str:
+def some(releases: Sequence[str]) -> str:
+    """The first of some names, and how many more there are."""
     rest = f" and {len(releases) - _NAMED:,} more" if len(releases) > _NAMED else ""
     return f"{', '.join(releases[:_NAMED])}{rest}"
 

@@ -8,6 +8,7 @@ system releases with the process: files with a temporary name there were left by
 from __future__ import annotations
 
 import glob
+import logging
 import os
 import secrets
 import socket
@@ -57,6 +58,9 @@ def publish(
     with nullcontext() if live is None else live.publishing(), alone_with(path) as alone:
         lying = what_lies(path, str(manifest.release_id), manifest.key_id, manifest, manifest.bounds())
         if lying.windows and (keep or lying.pair.ranking == ranking):
+            if lying.pair.ranking is not None and not same_rows(path, lying.pair.ranking, ranking):
+                kept = "is kept as it was published: this release would rank it otherwise now, as its rows have changed"
+                logging.getLogger(__name__).warning("%s %s", printable(path), kept)
             return
         refusal = lying.obstacle(overwrite) or _second_answer(lying, ranking)
         if refusal is not None:

@@ -22,11 +22,13 @@ from private_topk.pipelines.release.promise import (
     named,
     of_same_ids,
     series_of,
+    some,
     with_charged,
 )
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.words import not_shown
 from private_topk.transforms.errors import InvalidArgument, literal, printable, verbatim
+from private_topk.transforms.release import series_name
 
 _CHARGED = "give the ledger that was charged"
 
@@ -72,6 +74,8 @@ def with_books(
         starts, ends = Windows.at(manifest.bounds()).bounds()
         shown = starts.min(keepdims=True), ends.max(keepdims=True)
         charges = [each for each in charges if each.windows.overlapping(*shown).any()]
+    series = {series_name(str(each.release_id)) for each in parts}
+    others = dict.fromkeys(series_name(each.release_id) for each in charges).keys() - series
     lost = charged_too(charges, parts)
     report = replace(report, charged=len(lost), charged_again=charged_again(parts, lost))
     if lost or otherwise:
@@ -80,6 +84,7 @@ def with_books(
         of_a_user = None if lost else report.rankings_of_a_user
         report = replace(report, manifest=whole, parts=told_by, rankings_of_a_user=of_a_user)
     of_each = " ".join(sentence(budget, books) for budget in budgets)
+    of_each += f" Among these are charges of {some(sorted(others))}, which no other number here counts." * bool(others)
     why = ", of which no manifest is here: these numbers count that"
     return report, (of_each, *named(lost, why), *told)
 

@@ -153,13 +153,17 @@ def test_what_is_not_private_says_so() -> None:
     assert "nothing can be said of what it promises" in shown and "noise" not in shown
 
 
-def test_a_stream_has_a_file_for_each_window() -> None:
+def test_a_stream_has_a_file_for_each_window_and_keeps_it_over_other_rows(caplog: pytest.LogCaptureFixture) -> None:
     start = DAYS.start.timestamp()
     options = PipelineOptions()
     options.view_as(StandardOptions).streaming = True
-    for output, runs in (("top.avro", False), ("top/", True)):
+    otherwise = (
+        "20260105T000000Z--20260106T000000Z.avro is kept as it was published: this release would rank it otherwise"
+    )
+    for output, item, runs in (("top.avro", "a", False), *(("top/", item, True) for item in "aab")):
+        assert otherwise not in caplog.text
         rank, stream = top(mechanism=TrueTopK(), epsilon=None), streams.TestStream()
-        stream.advance_watermark_to(start).add_elements([TimestampedValue(("u1", "a"), start)])
+        stream.advance_watermark_to(start).add_elements([TimestampedValue(("u1", item), start)])
         stream.advance_watermark_to_infinity()
         pipeline = beam.Pipeline(options=options)
         rankings = pipeline | stream | rank
@@ -167,7 +171,8 @@ def test_a_stream_has_a_file_for_each_window() -> None:
             _ = rankings | WriteRankings(output, rank)
         if runs:
             pipeline.run().wait_until_finish()
-    assert len(list(Path("top").glob("*.avro"))) == 3
+    assert len(list(Path("top").glob("*.avro"))) == 3 and caplog.text.count("is kept as it was published") == 1
+    assert otherwise in caplog.text
 
 
 @pytest.mark.parametrize("output", ["top.csv", "top/"])
@@ -249,6 +254,8 @@ def test_only_a_whole_ranking_is_corrected(output: str) -> None:
         WriteRankings(new, rank, request, corrects=output)
     with refused("corrects", "is of the same release", "give the rank another id"):
         WriteRankings(new, top(epsilon=2.0), corrects=output)
+    with refused("rank", "topping/2 does not begin with top/, by which pages find", "such as top/1/correction-1"):
+        WriteRankings(new, top("topping/2"), corrects=output)
     with refused("corrects", "has no manifest", "give the ranking that is corrected"):
         WriteRankings("new.avro", top("top/2"), corrects="nothing.avro")
 
@@ -266,22 +273,22 @@ def test_a_correction_lies_where_the_next_one_looks(output: str, elsewhere: list
     assert NOT_SHOWN in " ".join(command("show", output, "--sign-off").out.split())
     for place in elsewhere:
         with refused("output", "does not lie beside what it corrects", f"give a place such as {right}"):
-            WriteRankings(place, top("a"), corrects=output)
-    write(right, top("a"), corrects=output)
+            WriteRankings(place, top("first/a"), corrects=output)
+    write(right, top("first/a"), corrects=output)
     shutil.copytree(output.removesuffix("top.avro"), "far")
     if output == "g/top.avro":
         lost = Path(right).with_suffix(".manifest.json").rename("lost")
-        write("g/b.avro", top("b"), corrects=output)
+        write("g/b.avro", top("first/b"), corrects=output)
         lost.rename(Path(right).with_suffix(".manifest.json"))
-        again = WriteRankings("g/c.avro", top("c"), corrects=right).manifest.corrects  # b does not tell of a
-        assert {each.release_id for each in again} == {"first", "a", "b"}
+        again = WriteRankings("g/c.avro", top("first/c"), corrects=right).manifest.corrects  # b does not tell of a
+        assert {each.release_id for each in again} == {"first", "first/a", "first/b"}
     for first in [each for each in Path("far").glob("*") if "correction-1" not in each.name]:
         first.unlink()
     moved = f"far/{right.partition('/')[2]}"
     with refused(
         "corrects", f"{moved} corrects first, which does not lie beside it", "give the ranking that came first"
     ):
-        WriteRankings(f"{moved}correction-1/" if moved.endswith("/") else "far/b.avro", top("b"), corrects=moved)
+        WriteRankings(f"{moved}correction-1/" if moved.endswith("/") else "far/b.avro", top("first/b"), corrects=moved)
 
 
 @pytest.mark.parametrize(

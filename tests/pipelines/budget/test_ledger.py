@@ -87,6 +87,26 @@ def test_several_are_charged_together_or_not_at_all(url: str) -> None:
     assert [entry.release_id for entry in ledger.read().charges] == ["b", "a"]
 
 
+def test_rankings_of_the_same_windows_are_not_charged_together_under_ids_of_one_report(url: str) -> None:
+    """Pages would count the second as a correction of the first. Those that were charged so stay repeatable."""
+    ledger = Ledger(url)
+    ledger.create(budget("9"))
+    whole = Windows.of(None)
+    for first, second, right in (
+        (request("plays/a"), request("plays/b"), "b/plays"),
+        (request("plays/a", windows=weeks(4)), request("plays", windows=weeks(7, days=1)), "plays-2"),
+        (request("plays/a", windows=whole), request("plays/in/b"), "b/plays"),
+    ):
+        rule = f"{second.release_id} begins as plays/a does, so pages would take it for a correction"
+        with refused("release_id", rule, f"such as {right}"):
+            ledger.charge_all([first, request("c"), second])
+    assert ledger.read().charges == []
+    apart = [request("plays/a"), request("plays/b", windows=weeks(1, first=1)), request("players")]
+    assert len(ledger.charge_all(apart)) == 3
+    ledger.charge(request("plays/c"))
+    assert len(ledger.charge_all([request("plays/a"), request("plays/c")])) == 2
+
+
 def test_a_repeat_costs_nothing_and_another_question_is_refused(url: str) -> None:
     ledger = Ledger(url)
     ledger.create(budget("1"))

@@ -246,6 +246,7 @@ def test_a_ledger_fills_in_what_all_releases_have_spent() -> None:
     assert f"{nobody} {spent} horizon " in shown("alone.csv", "--sign-off")
     words = shown("r.csv", "--sign-off", "--ledger", LEDGER)
     before, after = words.split("To be filled in")
+    said += " Among these are charges of other, which no other number here counts."
     said += " The promise above is of these rankings, at its own delta; what is spent is of all these charges, at the"
     said += " ledger's: both hold."
     assert f"charged so far {said}" in before and "other releases" not in after
@@ -762,6 +763,18 @@ def test_a_series_that_was_charged_to_two_datasets_says_that_neither_budget_has_
     for label in ("what is counted", "what is lost", "what a ledger tells"):
         assert said.count(f" {label} ") == 1, "a label for each, and one for all that a ledger tells"
     assert all(f"budget of dataset {dataset} is epsilon 10" in said for dataset in ("plays", "searches")), said
+
+
+def test_a_sheet_names_what_its_dataset_was_charged_beside_it() -> None:
+    """A correction under another name, or another ranking: nothing tells which."""
+    budget()
+    charged_days(5)
+    others = "Among these are charges of"
+    assert others not in shown("days", "--sign-off", "--ledger", LEDGER)
+    charged("other.csv", asked("fix of weekly/5", **day(5)))
+    sheet = shown("days", "--sign-off", "--ledger", LEDGER)
+    assert f"{others} fix of weekly, which no other number here counts." in sheet, sheet
+    assert "what a ledger tells" not in sheet
 
 
 def test_words_name_every_repeat_that_the_sum_counts_of_a_release_of_several_windows() -> None:

@@ -212,7 +212,7 @@ def _corrected(
         raise InvalidArgument("corrects", rule, "give the rank another id: its draw is another one, which costs")
     series = sorted({series_name(str(each.release_id)) for each in first})
     if series_name(str(id)) not in series:
-        rule = f"{verbatim(id)} does not begin with {verbatim(series[0])}/, by which pages find a correction in a ledger"
+        rule = f"{verbatim(id)} does not begin with {verbatim(series[0])}/, by which pages find it in a ledger"
         example = f"{first[0].release_id}/correction-1"
         raise InvalidArgument("rank", rule, f"give it an id such as {verbatim(example)}")
     names = {each.release_id for each in first} | origins

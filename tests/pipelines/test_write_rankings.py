@@ -254,7 +254,7 @@ def test_only_a_whole_ranking_is_corrected(output: str) -> None:
         WriteRankings(new, rank, request, corrects=output)
     with refused("corrects", "is of the same release", "give the rank another id"):
         WriteRankings(new, top(epsilon=2.0), corrects=output)
-    with refused("rank", "topping/2 does not begin with top/, by which pages find", "such as top/1/correction-1"):
+    with refused("rank", "topping/2 does not begin with top/, by which pages find it", "such as top/1/correction-1"):
         WriteRankings(new, top("topping/2"), corrects=output)
     with refused("corrects", "has no manifest", "give the ranking that is corrected"):
         WriteRankings("new.avro", top("top/2"), corrects="nothing.avro")

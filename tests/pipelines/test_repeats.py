@@ -320,7 +320,7 @@ def words_of_report(url: str, **change: object) -> list[str]:
         "ledger": {"url": url, "dataset": asked["dataset"]},
     }
     Path("weekly.yaml").write_text(json.dumps(report))
-    return ["report", "weekly.yaml", "--window-end", "2026-01-12", "--quiet"]
+    return ["report", "weekly.yaml", "--window-end", "2026-01-12"]
 
 
 def by_report(url: str, **change: object) -> Answer:

@@ -120,7 +120,7 @@ def test_a_refusal_of_the_run_is_reported_with_its_line(
 
 def test_every_option_of_run_and_stream_has_a_field_or_is_set_by_the_schedule() -> None:
     given = {option.name for option in rows() if any(option.helps(name) for name in RUN)}
-    of_a_terminal = {"dry_run", "exact_counters", "health_file", "json", "quiet", "show_dropped_rows"}
+    of_a_terminal = {"dry_run", "exact_counters", "health_file", "json", "quiet", "show_dropped_rows", "sign_off"}
     fields = {option.name for option in fields_for(None).values()}
     of_reports = {"watch", "beam_options", "remember", "state", "constants", "withdrawn"}
     assert given - of_a_terminal == fields - of_reports | {"period_to", "slide", "overwrite"}

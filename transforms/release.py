@@ -16,6 +16,7 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
 from private_topk.transforms.composite import composite, parts_of
@@ -130,6 +131,28 @@ release as a repeat of an earlier one only under the same name, since another an
 release.
 """
 
+
+@cache
+def _package() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # takes long to load
+
+    try:
+        return version("private-topk")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+class _Version(NamedTuple):
+    """What draws: this package, and its draw."""
+
+    package: str
+    draws: str
+
+    @classmethod
+    def here(cls) -> _Version:
+        return cls(_package(), DRAWS)
+
+
 _MIN_BYTES, _MAX_BYTES = 16, 1 << 16
 _KNOWN, _KNOWN_KEY = "known to everybody", b"everybody knows this key, so its noise can be taken off"
 _FORMS = "file:PATH, env:NAME or gcp-secret:projects/P/secrets/S/versions/V"
@@ -139,12 +162,18 @@ _FORMS = "file:PATH, env:NAME or gcp-secret:projects/P/secrets/S/versions/V"
 class ReleaseKey:
     """A reference to the secret key of a release. It prints, compares and pickles without showing the key.
 
+    A job carries it with the version of its launcher, and no worker of another version derives anything from the key:
+    it could draw a second answer for the charge of the first, and the manifest would name the launcher's version.
+
     Args:
         source: file:PATH, env:NAME, gcp-secret:projects/P/secrets/S/versions/V, or the name of a key in the memory of
             this process. It is resolved where the key is needed: the key itself travels in no job.
     """
 
     source: str
+    _launcher: _Version | None = field(
+        default=None, init=False, repr=False, compare=False, metadata={"not_in_fingerprint": "no part of the key"}
+    )
 
     def __post_init__(self) -> None:
         given: Any = self.source
@@ -153,6 +182,9 @@ class ReleaseKey:
             raise InvalidArgument("release_key", rule, "ReleaseKey.held(...) takes the key itself")
         if given != _KNOWN and not self.in_memory:
             _check_form(given)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _of_job, (self.source, *(self._launcher or _Version.here()))
 
     @classmethod
     def fresh(cls) -> ReleaseKey:
@@ -212,12 +244,27 @@ class ReleaseKey:
         return secret
 
     def derive(self, purpose: str) -> bytes:
-        """32 bytes for one purpose, from which neither the key nor any other purpose's bytes can be told."""
+        """32 bytes for one purpose, from which neither the key nor any other purpose's bytes can be told.
+
+        Raises InvalidArgument on a worker of another version than the launcher's.
+        """
+        launcher = self._launcher
+        if launcher is not None and launcher != (here := _Version.here()):
+            theirs, own = (verbatim(f"private-topk {each.package} ({each.draws})") for each in (launcher, here))
+            rule = f"a worker has {own}, and the launcher {theirs}: it may draw a second answer for the same charge"
+            raise InvalidArgument("", rule, "install the same version on both, and start the pool of workers again")
         return hmac.digest(self.secret(), purpose.encode(), "sha256")
 
     def key_id(self) -> str:
         """A public name of the key: tells whether two releases had the same key, and nothing else of it."""
         return self.derive("key id").hex()[:16]
+
+
+def _of_job(source: str, package: str, draws: str) -> ReleaseKey:
+    """A key as a job brings it to a worker."""
+    key = ReleaseKey(source)
+    object.__setattr__(key, "_launcher", _Version(package, draws))
+    return key
 
 
 @by_signature

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,11 +27,14 @@ from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec, TimerSpec, on_timer
 from apache_beam.transforms.window import TimestampedValue
 
-from private_topk import Period, PrivateTopK
+from private_topk import Period, PrivateTopK, __version__
 from private_topk.runners import prepare, prism
 from private_topk.runners.flink import FlinkJobRunner
 from private_topk.runners.portable import LoopbackRunner, ThreadWorkers, serve
+from private_topk.transforms.release import DRAWS
 from private_topk.transforms.testing import TrueTopK
+from tests.house import FRONT
+from tests.pipelines.support import command
 from tests.runners.conftest import Published, Report
 from tests.runners.servers import free_port, listening_at, module_serving
 
@@ -153,6 +157,24 @@ def test_external_workers_publish_the_same(report: Report, direct: Published, jo
         status, message = report.attempt(*words, "--output", output)
     remedy = f"is relative, and the workers may run in another folder: give {report.folder}/catalogue.txt"
     assert status == 2 and message.startswith(f"private-topk: --domain {domain} {remedy}"), message
+
+
+def test_workers_that_draw_differently_draw_nothing(report: Report, job_service: str, tmp_path: Path) -> None:
+    """Theirs would be a second noisy answer, for the charge of the first."""
+    shutil.copytree(FRONT, tmp_path / FRONT.name, ignore=shutil.ignore_patterns("__pycache__"))
+    changed = tmp_path / FRONT.name / "transforms" / "release.py"
+    source = changed.read_text()
+    changed.write_text(source.replace(f'DRAWS = "{DRAWS}"', 'DRAWS = "release 0"'))
+    output, ledger = tmp_path / "ranking.avro", f"sqlite:///{tmp_path}/budget.db"
+    assert command("budget", "create", "--epsilon=1", f"--ledger={ledger}", "--dataset=plays").status == 0
+    account = ["--ledger", ledger, "--dataset", "plays"]
+    with module_serving("worker pool", tmp_path, {**os.environ, "PYTHONPATH": str(tmp_path)}) as pool:
+        workers = ["--environment_type", "EXTERNAL", "--environment_config", pool]
+        words = ["--runner", "portable", "--job_endpoint", job_service, *workers, *account]
+        status, message = report.attempt(*words, "--output", str(output))
+    assert status == 1 and not output.exists(), message
+    assert f" (release 0), and the launcher private-topk {__version__} ({DRAWS}): it may draw a second" in message
+    assert "To finish this same release at no cost, " in message
 
 
 def test_prism_passes_on_what_is_wrong_with_the_input(report: Report, prism_binary: Path) -> None:

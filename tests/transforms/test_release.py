@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from private_topk.transforms import release as module
 from private_topk.transforms.release import Release, ReleaseKey, release_seed
 from tests.refusals import refused
 
@@ -30,6 +31,22 @@ def test_each_purpose_derives_a_key_of_its_own(key: ReleaseKey) -> None:
     purposes += ["choice of items", "choice of windows", "choice of groups"]
     derived = {key.derive(purpose) for purpose in purposes}
     assert len(derived) == len(purposes) and all(len(value) == 32 and SECRET.encode() not in value for value in derived)
+
+
+@pytest.mark.parametrize(("what", "other"), [("DRAWS", "release 0"), ("_package", lambda: "0.9")])
+def test_a_worker_of_another_version_draws_nothing(
+    key: ReleaseKey, monkeypatch: pytest.MonkeyPatch, what: str, other: object
+) -> None:
+    job = pickle.dumps(Release(key, "r"))
+    here = pickle.loads(job)
+    seed = release_seed(Release(key, "r"), "w", {}, b"")
+    assert here == Release(key, "r") and release_seed(here, "w", {}, b"") == seed
+    onwards = pickle.dumps(here)
+    monkeypatch.setattr(module, what, other)
+    for carried in (job, onwards):  # of the launcher, however many processes lie between
+        with refused("", "a worker has private-topk", ", and the launcher private-topk", "install the same version"):
+            release_seed(pickle.loads(carried), "w", {}, b"")
+    assert (release_seed(Release(key, "r"), "w", {}, b"") == seed) is (what != "DRAWS")
 
 
 def test_the_key_never_shows(key: ReleaseKey) -> None:

@@ -420,9 +420,9 @@ class Ledger:
             connection.add(Renewal(dataset, unit, _stamp(now), length, last_charge, connection.next_id(Renewal)))
 
     def finish(self, entry: int, outcome: str) -> None:
-        """Note how a charged release ended. One that was released stays so."""
+        """Note how a charged release ended, or that it is started again. One that was released stays so."""
         with self._database.locked() as connection:
-            connection.finish(entry, outcome, _stamp(connection.now()))
+            connection.note(entry, outcome, None if outcome == "started" else _stamp(connection.now()))
 
 
 @dataclass(frozen=True)
@@ -533,6 +533,7 @@ def charge_all(
     for request, receipt in zip(asked, receipts, strict=True):
         for text in (*([_let_through(request, receipt)] if speaks() else []), *receipt.ahead):
             tell(text)
+    _note(books, [receipt for receipt in receipts if receipt.outcome == "failed"], "started", tell)
     try:
         yield receipts
     except BaseException:  # an interrupt too: an answer may be out
@@ -562,7 +563,8 @@ def _note(books: Ledger, receipts: list[ChargeReceipt], outcome: str, tell: Call
             books.finish(receipt.entry, outcome)
         except (InvalidArgument, RunFailed) as error:  # how the block ended stands; only its note is missing
             refused = isinstance(error, InvalidArgument)
-            stays = "could not be noted, and it stays as started" if refused else "may not have been noted"
+            was = "failed" if outcome == "started" else "started"
+            stays = f"could not be noted, and it stays as {was}" if refused else "may not have been noted"
             again = "the same again costs nothing, and notes it"
             tell(f"that it was {outcome} {stays}: {error.__cause__ or error}; {again}")
 

@@ -157,7 +157,7 @@ class Connection:
     def next_id(self, kind: type) -> int:
         return 1 + (self._connection.scalar(sql.text(f"select max(id) from private_topk_{_TABLES[kind]}")) or 0)
 
-    def finish(self, charge: int, outcome: str, now: str) -> None:
+    def note(self, charge: int, outcome: str, now: str | None) -> None:
         done = "set outcome = :outcome, finished = :now where id = :id and outcome <> 'released'"
         update = sql.text(f"update private_topk_charges {done}")
         if self._connection.execute(update, {"id": charge, "outcome": outcome, "now": now}).rowcount:

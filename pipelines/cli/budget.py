@@ -153,9 +153,10 @@ def _show(arguments: Namespace, others: list[str]) -> None:
         if in_all := of_datasets(books):
             print(f"{in_all}\n")
         for entry in unfinished:
+            alive = "unless it still runs, " if entry.outcome == "started" else ""
             print(
                 f"not finished: {entry.release_id} of {entry.dataset}, charged {entry.charged} "
-                f"({entry.outcome}); run it again with the same key and id over the same input, without "
+                f"({entry.outcome}); {alive}run it again with the same key and id over the same input, without "
                 "files that came later, to resume at no cost, unless its key was random"
             )
     if arguments.plot is not None:

@@ -211,6 +211,8 @@ def test_a_block_that_fails_leaves_its_charge_and_says_how_to_resume(place: Path
     assert said[1].startswith("the charge stays") and said[2].startswith("resuming a")
     with charge(request(), URL, said.append) as receipt:
         assert receipt.outcome == "failed"
+        [resumed] = ledger.read().charges
+        assert (resumed.outcome, resumed.finished) == ("started", None)  # it runs again
     assert [entry.outcome for entry in ledger.read().charges] == ["released"]
 
 

@@ -230,7 +230,7 @@ def followed(
     def announce_new() -> None:
         announcer.announce(published())
         if health is not None:
-            health.write(announcer.health())
+            health.write({**announcer.health(), **launch.job})
         if announcer.has_all:
             launch.answered.set()
 

@@ -117,6 +117,7 @@ def build(
 def check(report: Report, launch: Launch) -> None:
     """Check the places of a report, and that the runner can run it. Raises InvalidArgument; changes nothing."""
     question = report.question
+    launch.name_after(question.release.id)
     if not launch.remote:
         check_key(question.release.key, launch.runner, launch.options)
     report.check_complete()  # before the input is listed

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -67,6 +67,8 @@ class Launch:
             0.
         answered: set when every declared window is seen to be published: a runner whose jobs do not end by themselves
             then ends this one.
+        name_after: takes the id of the release that is about to be checked or run.
+        job: what is told of the job in the health file, while it runs.
     """
 
     name: str
@@ -81,6 +83,8 @@ class Launch:
     listener: PipelineRunner | None = None
     holding_tasks: int = 0
     answered: threading.Event = field(default_factory=threading.Event, compare=False)
+    name_after: Callable[[str], object] = field(default=lambda release: None, compare=False)
+    job: Mapping[str, object] = field(default_factory=dict, compare=False)
 
     def check_size(self, stored: int) -> None:
         """Raise InvalidArgument for a batch of so many stored bytes that its tasks could not hold their output."""

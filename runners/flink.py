@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -161,20 +162,10 @@ def _launch(options: PipelineOptions, runner: FlinkJobRunner) -> Launch:
     if tasks < 1 and flink.flink_master in _EMBEDDED and not options.view_as(PortableOptions).job_endpoint:
         tasks = os.cpu_count() or 1
     holding = 0 if options.view_as(StandardOptions).streaming else max(tasks, 0)
-    if runner.rest:  # whether or not a job will be started: a repeat of what is published starts none
-        manager, kind = JobManager(runner.rest), _kind(options)
-        for job in manager.not_over():
-            if job["name"].rpartition("-")[0] == kind:
-                say_on_stderr(
-                    f"Flink: {job['name']} is on this cluster. If its launcher was killed, nothing else ends it: "
-                    f"cancel it with {manager.how_to_cancel(job)}"
-                )
-    return Launch("flink", runner, options, answered=runner.answered, holding_tasks=holding)
-
-
-def _kind(options: PipelineOptions) -> str:
-    """What the names of jobs begin with that this command starts, now or again."""
-    return options.view_as(GoogleCloudOptions).job_name or "private-topk"
+    named = partial(runner.name_after, options.view_as(GoogleCloudOptions).job_name or "private-topk")
+    return Launch(
+        "flink", runner, options, answered=runner.answered, holding_tasks=holding, name_after=named, job=runner.job
+    )
 
 
 def _mini_cluster(options: PipelineOptions) -> tuple[str, dict[str, Any]]:
@@ -342,7 +333,8 @@ class FlinkJobRunner(LoopbackRunner, FlinkRunner):
         rest: the job manager's address, or nothing if it is unknown: then the job is not watched.
         settings: a folder that is removed with this object.
 
-    `answered` is set when all windows of a stream are seen to be published.
+    `answered` is set when all windows of a stream are seen to be published. `job` has the job's name and id, once a
+    cluster has them.
     """
 
     def __init__(self, job_options: Mapping[str, Any], rest: str = "", settings: Path | None = None) -> None:
@@ -350,9 +342,35 @@ class FlinkJobRunner(LoopbackRunner, FlinkRunner):
         self.job_options = job_options
         self.answered = threading.Event()
         self.rest = rest
+        self.job: dict[str, object] = {}
+        self._named = "private-topk"
         if settings is not None:
             weakref.finalize(self, shutil.rmtree, settings, ignore_errors=True)
         self._server: _JobServer | None = None
+
+    def name_after(self, named: str, release: str) -> None:
+        """Name the job after a release, and tell of jobs of that release that are on the cluster already.
+
+        They are told whether or not a job will be started: a repeat of what is published starts none.
+
+        Args:
+            named: what the names of all jobs begin with.
+            release: the release's id.
+        """
+        plain = re.sub(r"[^A-Za-z0-9._]+", "-", release)[:60].strip("-")
+        self._named = f"{named}-{plain}-{hashlib.sha256(release.encode()).hexdigest()[:8]}"
+        manager = JobManager(self.rest)
+        for job in manager.not_over() if self.rest else ():
+            if job["name"].rpartition("-")[0] == self._named:
+                say_on_stderr(
+                    Line(
+                        f"Flink: {job['name']} ({job['jid']}), of this release, is on this cluster. If its launcher "
+                        f"was killed, nothing else ends it: cancel it with {manager.how_to_cancel(job)}",
+                        event="left_over",
+                        level="warning",
+                        job=job["jid"],
+                    )
+                )
 
     def default_job_server(self, options: PipelineOptions) -> _JobServer:
         """The job server that this runner starts: the same one for its options and for running."""
@@ -365,15 +383,16 @@ class FlinkJobRunner(LoopbackRunner, FlinkRunner):
 
     def run_portable_pipeline(self, pipeline: Any, options: PipelineOptions) -> PipelineResult:  # noqa: ANN401
         google = options.view_as(GoogleCloudOptions)  # where Beam keeps a job's name, which is made unique
-        google.job_name = f"{_kind(options)}-{secrets.token_hex(4)}"
+        google.job_name = f"{self._named}-{secrets.token_hex(4)}"
         result = super().run_portable_pipeline(pipeline, options)
         if self.rest:
             streaming = options.view_as(StandardOptions).streaming
             retries = int(self.job_options.get("number_of_execution_retries", -1))  # negative: as by default
             most = retries if retries >= 0 else IN_A_ROW
-            watch = Watch(JobManager(self.rest), google.job_name, streaming, self.answered, most=most)
-            watch.start()
             embedded = options.view_as(FlinkRunnerOptions).flink_master in _EMBEDDED
+            facts = None if embedded else self.job
+            watch = Watch(JobManager(self.rest), google.job_name, streaming, self.answered, most=most, facts=facts)
+            watch.start()
             return _WatchedJob(result, watch, result.cancel if embedded else partial(self._cancel, watch))
         return result
 
@@ -521,8 +540,12 @@ def _cause(name: str, text: str) -> str:
     """The kind of an error, and the reason in it: the rest of its text may hold data."""
     kind = [name, *_IN_PYTHON.findall(text)][-1].rpartition(".")[2]
     lost = (what for what, said in _LOST.items() if said.search(f"{name} {text}"))
-    return ": ".join(filter(None, [kind, reason_in(text) or next(lost, "")]))
+    where = f", nobody listens at {refused[1]}" if (refused := _REFUSED.search(text)) else ""
+    return ": ".join(filter(None, [kind, reason_in(text) or f"{next(lost, '')}{where}".removeprefix(", ")]))
 
+
+_REFUSED = re.compile(r"Connection refused: ([\w.-]*/[\w.:\[\]]+:\d+)")
+"""Where nobody listens, such as a pool of workers that is gone."""
 
 _LOOK = "look at the logs of the task managers and the Python workers"
 
@@ -570,6 +593,7 @@ class Watch(threading.Thread):
         say: takes one line of public facts for the operator.
         patience: seconds until missing slots, or a missing job manager, are reported.
         most: how many failures in a row end the job: without a checkpoint, a finished task or ten minutes between them.
+        facts: takes the name and the id of the job, which then are said too.
 
     `over` is set where the job is known to have ended: a mini cluster, which goes with its job, does not tell it.
     """
@@ -583,6 +607,7 @@ class Watch(threading.Thread):
         say: Callable[[str], None] = say_on_stderr,
         patience: float = 20,
         most: int = IN_A_ROW,
+        facts: dict[str, object] | None = None,
     ) -> None:
         super().__init__(name="flink-watch", daemon=True)
         self._manager, self._name, self._streaming, self._answered = manager, name, streaming, answered
@@ -590,7 +615,8 @@ class Watch(threading.Thread):
         self._looks = self._restarts = self._last_failure = self._in_a_row = 0
         self._reached = (0, 0)
         self._since: dict[str, float] = {}
-        self._stopping = ""
+        self._stopping, self._facts = "", facts
+        self._starved = False
         self._said: set[str] = set()
         self.refusal: Told | None = None
         self.over = False
@@ -610,9 +636,15 @@ class Watch(threading.Thread):
                     )
                 if job is not None:
                     state = job["state"]
+                    self._tell_which(job["jid"])
                     self.look(job["jid"], state, job["tasks"])
             except Exception as error:  # an unexpected answer must not end the watch, since then the job would not end
                 self._say_once(f"Flink: the job manager said what is not understood ({type(error).__name__})")
+
+    def _tell_which(self, job: str) -> None:
+        if self._facts is not None and self._facts.get("job_name") != self._name:
+            self._facts |= {"job": job, "job_name": self._name}
+            self._say(Line(f"Flink: the job is {self._name} ({job})", event="submitted", **self._facts))
 
     def _job(self) -> dict[str, Any] | None:
         return next((job for job in self._manager.jobs() if job["name"] == self._name), None)
@@ -659,6 +691,7 @@ class Watch(threading.Thread):
                     Line(
                         f"Flink: the job restarted, {self._restarts} in all ({cause})",
                         event="restarted",
+                        level="warning",
                         restarts=self._restarts,
                         cause=cause,
                     )
@@ -674,14 +707,20 @@ class Watch(threading.Thread):
         # Some slots may be free and yet too few: then the job stays created (by the adaptive scheduler) or its tasks
         # scheduled, which otherwise last a moment only.
         waits = state == "CREATED" or tasks.get("scheduled") or not cluster.get("slots-available")
-        if self._lasts("starved", bool(cluster and waits)):
-            others = [job for job in self._manager.not_over() if job["name"] != self._name]
-            held = [f"{job['name']} (cancelled by {self._manager.how_to_cancel(job)})" for job in others]
-            self._say_once(
-                f"Flink: the job waits for slots: {cluster['slots-available']} of {cluster['slots-total']} are free, "
-                f"of {cluster['taskmanagers']} task managers"
-                + (f"; other jobs are {' and '.join(held)}" if held else "")
-                + ". Start task managers, or cancel a job or this one and give a smaller --parallelism"
+        before, self._starved = self._starved, self._lasts("starved", bool(cluster and waits))
+        if self._starved and not before:
+            others = [f"{job['name']} ({job['jid']})" for job in self._manager.not_over() if job["name"] != self._name]
+            free, total = cluster["slots-available"], cluster["slots-total"]
+            self._say(
+                Line(
+                    f"Flink: the job waits for slots: {free} of {total} are free, of {cluster['taskmanagers']} task "
+                    f"managers{'; other jobs are ' * bool(others)}{' and '.join(others)}. Start task managers, or end "
+                    "a job by its launcher, or this one and give a smaller --parallelism",
+                    event="slots",
+                    level="warning",
+                    free=free,
+                    of=total,
+                )
             )
 
     def _lasts(self, what: str, holds: bool) -> bool:

@@ -251,7 +251,7 @@ class ReleaseKey:
         launcher = self._launcher
         if launcher is not None and launcher != (here := _Version.here()):
             theirs, own = (verbatim(f"private-topk {each.package} ({each.draws})") for each in (launcher, here))
-            rule = f"a worker has {own}, and the launcher {theirs}: it may draw a second answer for the same charge"
+            rule = f"a worker has {own}, and the launcher {theirs}, so it may draw a second answer for the same charge"
             raise InvalidArgument("", rule, "install the same version on both, and start the pool of workers again")
         return hmac.digest(self.secret(), purpose.encode(), "sha256")
 

@@ -183,6 +183,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             flush=True,
         )
         broker.wait()
+        sys.exit(f"the broker has ended: its log is in {arguments.folder}")
     except KeyboardInterrupt:
         pass
     except (RuntimeError, ValueError) as error:  # a port that is taken, or what is missing and the way to get it

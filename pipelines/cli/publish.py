@@ -63,7 +63,9 @@ def _run(arguments: Namespace, others: list[str]) -> Done | None:
 
 
 def _stream(arguments: Namespace, others: list[str]) -> Done | None:
+    from private_topk.pipelines.process import JsonLines
     from private_topk.pipelines.progress import Health
+    from private_topk.runners import Line
 
     health = None if arguments.health_file is None or arguments.dry_run else Health(arguments.health_file)
     with nullcontext() if health is None else health.ending_told():
@@ -73,10 +75,13 @@ def _stream(arguments: Namespace, others: list[str]) -> Done | None:
     uri, period = done.report.sink.uri, done.report.question.period
     with once_done():
         tell_operator(done, arguments)
+        over = f"the horizon is over: {len(period or ()):,} windows published to {printable(uri)}"
+        if done.job is not None and isinstance(sys.stderr, JsonLines):
+            sys.stderr.say(Line(over, event="over", published=len(period or ()), output=uri))
         if arguments.json:
             print_json({"output": uri, "release_id": done.report.question.release.id, "windows": len(period or ())})
         elif period is not None:
-            print(f"the horizon is over: {len(period):,} windows published to {printable(uri)}")
+            print(over)
     return done
 
 

@@ -184,11 +184,9 @@ def test_the_job_of_a_killed_launcher_is_named(
     manager: StubJobManager, address: str, tmp_path: Path, capfd: pytest.CaptureFixture
 ) -> None:
     """Also by a repeat of what is published, which starts no job: nothing else would ever name it."""
-    manager.name = "private-topk-old"
-    manager.others = [
-        {"jid": "o", "name": name, "state": state}
-        for name, state in {"private-topk-gone": "CANCELED", "another-job": "RUNNING"}.items()
-    ]
+    manager.name = "private-topk-plays-e863b48b-old"
+    others = {"private-topk-plays-e863b48b-gone": "CANCELED", "private-topk-plays-old": "RUNNING", "another": "RUNNING"}
+    manager.others = [{"jid": "o", "name": name, "state": state} for name, state in others.items()]
     rows = [{"user": "u", "item": "a", "time": f"2026-01-0{day}T12:00:00Z"} for day in (5, 7)]
     asked = {
         "input": write(tmp_path / "a.jsonl", rows).parent / "*.jsonl",
@@ -198,7 +196,7 @@ def test_the_job_of_a_killed_launcher_is_named(
         "from_": "2026-01-05",
         "to": "2026-01-06",
         "release_key": f"file:{write(tmp_path / 'key', 'a key of enough bytes')}",
-        "release_id": "r",
+        "release_id": "plays ",
         "output": tmp_path / "out",
     }
     words = ["stream", *options(**asked), "--k=1", "--epsilon=1"]
@@ -208,8 +206,8 @@ def test_the_job_of_a_killed_launcher_is_named(
     said = again.err + capfd.readouterr().err
     assert again.status == 0 and "nothing is left to do" in said, said
     assert [line for line in said.splitlines() if line.startswith("Flink:")] == [
-        "Flink: private-topk-old is on this cluster. If its launcher was killed, nothing else ends it: cancel it with "
-        f"`curl -X PATCH 'http://{address}/jobs/j?mode=cancel'`"
+        "Flink: private-topk-plays-e863b48b-old (j), of this release, is on this cluster. If its launcher was killed, "
+        f"nothing else ends it: cancel it with `curl -X PATCH 'http://{address}/jobs/j?mode=cancel'`"
     ]
 
 
@@ -249,11 +247,33 @@ def test_restarts_and_missing_slots_are_said(manager: StubJobManager, watch: Cal
     manager.free, manager.others = 1, [{"jid": "o", "name": "its-holder", "state": "RUNNING"}]
     said = watch(answered=False, looks=3, patience=0)
     assert len(said) == 1 and "1 of 4 are free" in said[0] and "smaller --parallelism" in said[0]
-    assert "; other jobs are its-holder (cancelled by `curl -X PATCH '" in said[0] and "/jobs/o?mode=cancel'" in said[0]
+    assert "; other jobs are its-holder (o). Start" in said[0] and "curl" not in said[0], "it may be somebody's"
     manager.state = "RUNNING"
     assert watch(answered=False, looks=3, patience=0) == [], "its next tasks are about to be scheduled"
     manager.scheduled = 3
     assert "1 of 4 are free" in watch(answered=False, looks=3, patience=0)[0]
+
+
+def test_a_job_of_a_cluster_is_told_by_its_id(manager: StubJobManager, address: str) -> None:
+    said: list[str] = []
+    facts: dict[str, object] = {}
+    manager.state = "FINISHED"
+    watching = Watch(JobManager(address), "job", True, threading.Event(), said.append, facts=facts)
+    watching.start()
+    watching.join(30)
+    assert said == ["Flink: the job is job (j)"] and facts == {"job": "j", "job_name": "job"}
+
+
+def test_a_job_that_has_waited_for_slots_says_so_once_each_time(manager: StubJobManager, address: str) -> None:
+    said: list[str] = []
+    watching = Watch(JobManager(address), "job", True, threading.Event(), said.append, patience=0)
+
+    def look(running: int, free: int) -> int:
+        manager.running, manager.free = running, free
+        watching.look("j", "CREATED", manager.answer("jobs/overview")["jobs"][-1]["tasks"])
+        return len(said)
+
+    assert [look(0, 0), look(0, 0), look(0, 1), look(3, 0), look(0, 0), look(0, 0)] == [0, 1, 1, 1, 1, 2]
 
 
 def test_the_cause_is_said_however_many_failures_there_were(manager: StubJobManager, address: str) -> None:
@@ -271,21 +291,30 @@ def test_the_cause_is_said_however_many_failures_there_were(manager: StubJobMana
     assert len(said) == 19
 
 
+MANAGER, WORKER, NOBODY = "a task manager was lost", "a Python worker was lost", "nobody listens at"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("RemoteTransportException", "This might indicate that the remote task manager was lost.", "a task manager"),
+        ("RemoteTransportException", "This might indicate that the remote task manager was lost.", MANAGER),
         ("RemoteTransportException", "Error at remote task manager 'private'.", ""),
-        ("RecipientUnreachableException", "Could not send message [private].", "a task manager"),
-        ("TimeoutException", "Heartbeat of TaskManager with id private:1 timed out.", "a task manager"),
-        ("AsynchronousException", "x\nCaused by: v.io.grpc.StatusRuntimeException: CANCELLED: y", "a Python worker"),
+        ("RecipientUnreachableException", "Could not send message [private].", MANAGER),
+        ("TimeoutException", "Heartbeat of TaskManager with id private:1 timed out.", MANAGER),
+        ("AsynchronousException", "x\nCaused by: v.io.grpc.StatusRuntimeException: CANCELLED: y", WORKER),
+        (
+            "E",
+            "io.grpc.StatusRuntimeException: io\nConnection refused: h/1.0.0.1:83",
+            f"{WORKER}, {NOBODY} h/1.0.0.1:83",
+        ),
+        ("ConnectException", "Connection refused: h/[::1]:8083\n", f"{NOBODY} h/[::1]:8083"),
         ("AsynchronousException", "Caught exception while processing timer.", ""),
     ],
 )
 def test_a_restart_says_what_was_lost(manager: StubJobManager, address: str, name: str, text: str, said: str) -> None:
     manager.failures, manager.trace = [name], f"org.{name}: {text}\n\tat x\n"
     ((_, cause, refusal),) = JobManager(address).failures("j")
-    assert (cause, refusal) == (f"{name}: {said} was lost" if said else name, None)
+    assert (cause, refusal) == (f"{name}: {said}" if said else name, None)
 
 
 @pytest.mark.parametrize("further", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -169,13 +170,16 @@ def test_a_job_that_is_started_again_in_vain_is_ended(
 def test_a_stream_that_is_told_to_end_leaves_no_job(
     made_up: Commits, cluster: Cluster, workers: list[str], rankings: Path, tmp_path: Path
 ) -> None:
-    """It would publish on, and keep the slots from the next."""
+    """It would publish on, and keep the slots from the next. Until then log and health file say which job it is."""
     today = datetime.now(UTC)
     days = (f"--from={today:%Y-%m-%d}", f"--to={today + timedelta(days=4):%Y-%m-%d}")
     log, asked = tmp_path / "log", made_up.question("--window", "1d", *days)
-    arguments = [*f"--input {made_up.folder}/rows.jsonl --output {rankings} --runner flink".split(), *workers, *asked]
-    with streaming(arguments, log) as process:
+    place = f"--input {made_up.folder}/rows.jsonl --output {rankings} --health-file {tmp_path}/health --runner flink"
+    with streaming([*place.split(), *workers, *asked], log) as process:
         wait_for(lambda: last_checkpoint(cluster), process, log, patience=200)
+        [job], health = cluster.rest.not_over(), json.loads((tmp_path / "health").read_bytes())
+        assert job["name"].startswith("private-topk-streams-") and health["job"] == job["jid"]
+        assert f"Flink: the job is {job['name']} ({job['jid']})" in log.read_text()
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 143, log.read_text()
     assert {job["state"] for job in cluster.rest.jobs()} <= {"FINISHED", "CANCELED"}

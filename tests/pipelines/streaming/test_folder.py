@@ -141,6 +141,7 @@ def test_a_file_is_late_for_the_windows_that_had_closed_when_it_was_written(
     )
     assert done.status == 0, done.err
     check_what_was_told(done.err, rankings, "2026-01-04T00:00:00Z")
+    assert [line["published"] for line in told(done.err, "over")] == [4] and '"over"' in done.err.splitlines()[-1]
     lags = [line["lag_seconds"] for line in told(done.err, "published")]
     assert len(lags) == 4 and lags[0] - lags[3] == pytest.approx(3 * 86_400, abs=60)
     assert "s after it closed" in told(done.err, "published")[0]["message"]

@@ -162,7 +162,8 @@ def _launch(options: PipelineOptions, runner: FlinkJobRunner) -> Launch:
     if tasks < 1 and flink.flink_master in _EMBEDDED and not options.view_as(PortableOptions).job_endpoint:
         tasks = os.cpu_count() or 1
     holding = 0 if options.view_as(StandardOptions).streaming else max(tasks, 0)
-    named = partial(runner.name_after, options.view_as(GoogleCloudOptions).job_name or "private-topk")
+    runner.named = options.view_as(GoogleCloudOptions).job_name or runner.named
+    named = partial(runner.name_after, runner.named)
     return Launch(
         "flink", runner, options, answered=runner.answered, holding_tasks=holding, name_after=named, job=runner.job
     )
@@ -334,7 +335,7 @@ class FlinkJobRunner(LoopbackRunner, FlinkRunner):
         settings: a folder that is removed with this object.
 
     `answered` is set when all windows of a stream are seen to be published. `job` has the job's name and id, once a
-    cluster has them.
+    cluster has them; `named` is what its name begins with.
     """
 
     def __init__(self, job_options: Mapping[str, Any], rest: str = "", settings: Path | None = None) -> None:
@@ -343,7 +344,7 @@ class FlinkJobRunner(LoopbackRunner, FlinkRunner):
         self.answered = threading.Event()
         self.rest = rest
         self.job: dict[str, object] = {}
-        self._named = "private-topk"
+        self.named = "private-topk"
         if settings is not None:
             weakref.finalize(self, shutil.rmtree, settings, ignore_errors=True)
         self._server: _JobServer | None = None
@@ -358,10 +359,10 @@ class FlinkJobRunner(LoopbackRunner, FlinkRunner):
             release: the release's id.
         """
         plain = re.sub(r"[^A-Za-z0-9._]+", "-", release)[:60].strip("-")
-        self._named = f"{named}-{plain}-{hashlib.sha256(release.encode()).hexdigest()[:8]}"
+        self.named = f"{named}-{plain}-{hashlib.sha256(release.encode()).hexdigest()[:8]}"
         manager = JobManager(self.rest)
         for job in manager.not_over() if self.rest else ():
-            if job["name"].rpartition("-")[0] == self._named:
+            if job["name"].rpartition("-")[0] == self.named:
                 say_on_stderr(
                     Line(
                         f"Flink: {job['name']} ({job['jid']}), of this release, is on this cluster. If its launcher "
@@ -383,7 +384,7 @@ class FlinkJobRunner(LoopbackRunner, FlinkRunner):
 
     def run_portable_pipeline(self, pipeline: Any, options: PipelineOptions) -> PipelineResult:  # noqa: ANN401
         google = options.view_as(GoogleCloudOptions)  # where Beam keeps a job's name, which is made unique
-        google.job_name = f"{self._named}-{secrets.token_hex(4)}"
+        google.job_name = f"{self.named}-{secrets.token_hex(4)}"
         result = super().run_portable_pipeline(pipeline, options)
         if self.rest:
             streaming = options.view_as(StandardOptions).streaming

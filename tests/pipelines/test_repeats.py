@@ -562,6 +562,7 @@ def test_a_killed_run_or_report_resumes_without_charge(url: str, door: str, mome
     assert outcomes(url) == ["started"]
     said = command("budget", "show", "--ledger", url).out
     assert "not finished: " in said and "over the same input, without files that came later, to resume at no" in said
+    assert "(started); unless it still runs, run it again" in said
     resumed = DOORS[door](url)
     assert resumed.status == 0 and "resuming " in resumed.said and outcomes(url) == ["released"], resumed
     assert {path.name for path in Path("out").iterdir()} == {

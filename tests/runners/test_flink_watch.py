@@ -19,8 +19,8 @@ import pytest
 from apache_beam.runners.runner import PipelineResult
 
 from private_topk.pipelines.run import told_by
-from private_topk.runners import flink
-from private_topk.runners.flink import JobManager, Watch
+from private_topk.runners import flink, prepare
+from private_topk.runners.flink import FlinkJobRunner, JobManager, Watch
 from private_topk.transforms.errors import InvalidArgument, WorkerRefusal, crosses
 from tests.pipelines.support import command, options, write
 
@@ -252,6 +252,15 @@ def test_restarts_and_missing_slots_are_said(manager: StubJobManager, watch: Cal
     assert watch(answered=False, looks=3, patience=0) == [], "its next tasks are about to be scheduled"
     manager.scheduled = 3
     assert "1 of 4 are free" in watch(answered=False, looks=3, patience=0)[0]
+
+
+def test_a_name_that_is_given_stays_before_that_of_the_release(address: str) -> None:
+    words = [f"--flink_master={address}", f"--job_endpoint={address}", "--environment_type=EXTERNAL"]
+    launch = prepare("flink", [*words, f"--environment_config={address}", "--job_name=mine"])
+    assert isinstance(launch.runner, FlinkJobRunner) and launch.runner.named == "mine"
+    for _ in range(2):  # a launch may be used again
+        launch.name_after("plays: 2026")
+        assert launch.runner.named == "mine-plays-2026-7e301d11"
 
 
 def test_a_job_of_a_cluster_is_told_by_its_id(manager: StubJobManager, address: str) -> None:

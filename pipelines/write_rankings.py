@@ -258,9 +258,10 @@ def _ranked(manifest: Manifest, windows: set[Bounds]) -> dict[str, Any]:
 
 def _manifest(rank: PrivateTopK, request: Request | None, corrects: tuple[Publication, ...] = ()) -> Manifest:
     several = {role: names for role, names in zip(("item", "group"), rank.columns, strict=True) if len(names) > 1}
+    user = (request.rows if request else {}).get("user_column", rank.user_column)
     manifest = manifest_of(
         _Drawn(rank, "user-window" if request is None else request.unit),
-        columns=several or None,
+        columns={**({} if user is None else {"user": user}), **several} or None,
         dataset=None if request is None else request.dataset,
         corrects=corrects,
     )

@@ -105,6 +105,7 @@ class PrivateTopK(beam.PTransform):
     Attributes:
         columns: the names of the columns of items, and of those of groups, in the rows of a `Ranking`: `item` and
             `group`, or of several fields their own.
+        user_column: the name of the field of users; None where elements may be tuples, whose places have no names.
         top_k, period, release: what is drawn, in which windows, by which key: what a ledger is charged for.
         fields: the names of the fields of elements that have a role under another name, for the ledger too: of other
             fields of the same rows, an answer is another one.
@@ -163,6 +164,7 @@ class PrivateTopK(beam.PTransform):
         for sentence in padded(domain=spec.domain, groups=spec.groups and spec.groups.labels):
             logging.getLogger(__name__).warning("%s", sentence)
         self.columns, self.fields = (schema.published("item"), schema.published("group")), schema.renamed()
+        self.user_column = None if schema.order else schema.names("user")[0]
         self.top_k, self.period, self.release = spec.over(period), period, release or Release.fresh()
         self.reveal_active_windows, self._schema, self._exact = reveal_active_windows, schema, exact_counters
         execution = Execution(shards, waits_for_timers=waits_for_timers)

@@ -140,6 +140,8 @@ class Request:
         Args:
             key_id: by default that of the release's key, which is then read here.
             parameters: more that tells one request from another.
+            rows: how the dataset is read (`Request`): `{"user_column": "user"}` tells what a user is, in the name of
+                the dataset's column. By default that is the field of users, where elements have named fields.
 
         Raises:
             InvalidArgument: the rankings have no windows that a ledger could hold, or no key that stays.
@@ -153,6 +155,7 @@ class Request:
                 "declare a {period}",
             )
         top_k, period, release = ranking.top_k, ranking.period, ranking.release
+        column = getattr(ranking, "user_column", None)  # a question has none: its report tells it
         if key_id is None:
             check_stays(release)
         return cls(
@@ -165,7 +168,7 @@ class Request:
             windows=Windows.of(period),
             cost=cost_of(top_k),
             cost_at=cache(lambda epsilon: cost_of(top_k.with_epsilon(epsilon))),
-            rows=rows,
+            rows={**({} if column is None else {"user_column": column}), **rows},
             windows_of_a_user=None if top_k.max_windows_per_user is None else windows_paid_for(top_k, period),
             stream=stream,
         )
@@ -753,6 +756,9 @@ def _check_rows(asked: Entry, charges: list[Entry]) -> None:
                 rule = f"must be {kept} for dataset {asked.dataset}, as in its charge of {entry.charged}, got {given}"
                 remedy = "read otherwise, the same rows would be charged as if they were others"
                 remedy += "; rename the column where it means the same" if name.endswith("_column") else ""
+                noted = json.loads(asked.question or "{}")
+                if name == "user_column" and "draws" in noted and "asked" not in noted:  # of a pipeline of one's own
+                    remedy += f', or give Request.of rows={{"user_column": {json.dumps(kept)}}}'
                 raise InvalidArgument(name, verbatim(rule), remedy)
 
 

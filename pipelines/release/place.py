@@ -176,6 +176,9 @@ def another_question(published: Manifest, asked: Manifest, bounds: Collection[Bo
     Args:
         bounds: of the windows that are asked.
     """
+    if "user" not in (published.columns or {}):  # of a pipeline: older versions never told it
+        columns = {role: names for role, names in (asked.columns or {}).items() if role != "user"}
+        asked = msgspec.structs.replace(asked, columns=columns or None)
     found = question_difference(published, asked, QuestionFacts, but=("key_id",))
     if published.bounds() != set(bounds):
         found["windows"] = (len(published.bounds()), len(set(bounds)))

@@ -310,7 +310,7 @@ def _asked_otherwise(published: Manifest, charge: Entry) -> list[str]:
     told = {**facts["parameters"], **{name: facts.get(name) for name in names}}
     told |= {"neighbours": privacy.neighbours, "publish_counts": privacy.counts or None}
     told["privacy_unit"] = "user" if privacy.of_all_windows else "user-window"
-    columns = facts.get("columns") or {}  # those of a pipeline's rows are in none
+    columns = {"user": None} | (facts.get("columns") or {})  # the time of a pipeline's rows is in none
     told |= {f"{role} column": columns[role] for role in _OF_ROWS if role in columns}
     told["horizon"] = [privacy.windows or 1 if privacy.of_all_windows else None, facts.get("horizon")]
     row = {"mechanism": charge.mechanism, "k": charge.k, "neighbours": charge.neighbours, "privacy_unit": charge.unit}

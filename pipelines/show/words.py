@@ -119,7 +119,7 @@ def not_counted(report: PublishedReport) -> list[str]:
         return []
     several = privacy.of_all_windows
     correction = "a correction that is still to come"
-    own = any("user" not in (each.columns or {}) for each in report.parts)  # corrections of a pipeline's have any id
+    own = any(each.runner is None for each in report.parts)  # a pipeline's, whose corrections have any id
     if report.charged is None or report.adopted or own:
         correction = "a correction or a lost period that is not shown"
     charged = "as the ledger has charged it or else " if report.charged else ""

@@ -17,6 +17,7 @@ from apache_beam.transforms.window import TimestampedValue
 
 from private_topk import Period, PrivateTopK, Release, ReleaseKey, UnknownDomain, WriteRankings
 from private_topk.pipelines.budget import Budget, Ledger, Request, charge
+from private_topk.pipelines.question import Question
 from private_topk.transforms.stated import number
 from private_topk.transforms.testing import TrueTopK
 from tests.pipelines.support import command
@@ -326,3 +327,64 @@ def test_a_correction_lies_where_the_next_one_looks(output: str, elsewhere: list
 def test_what_cannot_be_published_is_refused(made: Callable[[], object], field: str, said: str) -> None:
     with refused(field, said):
         made()
+
+
+def opened_by_a_report(column: str = "user") -> Ledger:
+    """A dataset whose users are known, as a report's first charge has told them."""
+    ledger = opened("user")
+    report = Question.of(k=1, epsilon=0.1, domain=ITEMS, mechanism="joint", privacy_unit="user", horizon=1)
+    ledger.charge(report.request(dataset="plays", key_id="k", fingerprint="cd" * 16, rows={"user_column": column}))
+    return ledger
+
+
+@pytest.mark.parametrize(
+    ("asked", "rows", "column"),
+    [
+        ({"user": "session"}, {}, "session"),
+        ({"user": "user"}, {}, "user"),
+        ({"item": "dish"}, {}, "user"),
+        ({"user": "uid"}, {"user_column": "user"}, "user"),
+        ({}, {"user_column": "session"}, "session"),
+        ({}, {}, None),
+    ],
+    ids=str,
+)
+def test_a_user_is_what_the_field_of_users_says_and_the_dataset_keeps_to_it(
+    asked: dict[str, str], rows: dict[str, str], column: str | None
+) -> None:
+    """Sessions that are charged as if they were users would make every sentence of a sheet false of persons."""
+    ledger, rank = opened_by_a_report(), top(epsilon=0.1, **asked)
+    request = Request.of(rank, dataset="plays", fingerprint="ab" * 16, unit="user", rows=rows)
+    written = WriteRankings("top.avro", rank, request).manifest
+    assert (written.columns or {}).get("user") == request.rows.get("user_column") == column
+    if column == "session":
+        with refused("user_column", "must be user for dataset plays", 'Request.of rows={"user_column": "user"}'):
+            ledger.charge(request)
+    else:
+        ledger.charge(request)
+        assert ledger.read().charges[-1].rows.get("user_column") == column
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_the_sheet_says_what_a_user_is_or_has_a_blank_for_it(named: bool) -> None:
+    ledger, rank = opened("user"), top(**({"user": "user"} if named else {}))
+    request = Request.of(rank, dataset="plays", fingerprint="ab" * 16, unit="user")
+    with charge(request, LEDGER), beam.Pipeline() as pipeline:
+        rows = pipeline | beam.Create(ROWS) | beam.Map(lambda row: row[:2]).with_output_types(tuple[str, str])
+        if named:
+            rows |= beam.Map(lambda row: beam.Row(user=row[0], item=row[1]))
+        _ = rows | rank | WriteRankings("top.avro", rank, request)
+    filled, _, blank = command("show", "top.avro", "--sign-off", "--ledger", LEDGER).out.partition("To be filled in")
+    assert ("a user is" in filled, "a user is" in blank) == (named, not named)
+    assert NOT_SHOWN in " ".join(filled.split()), "corrections of a pipeline have any id"
+    if named:  # the ledger knows what was taken out of the manifest
+        facts = manifest("top.avro")
+        del facts["columns"]
+        Path("top.manifest.json").write_text(json.dumps(facts))
+        told = command("show", "top.avro", "--sign-off", "--ledger", LEDGER).out
+        assert "user column (none, charged user)" in " ".join(told.split())
+    else:
+        # The next version's charge of the same, by a pipeline that names its fields: a repeat, also over its file.
+        again = Request.of(rank, dataset="plays", fingerprint="ab" * 16, unit="user", rows={"user_column": "user"})
+        assert ledger.charge(again).outcome == "released"
+        write("top.avro", rank, again)

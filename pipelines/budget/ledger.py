@@ -379,7 +379,8 @@ class Ledger:
 
         Each keeps the reading of its cost that its manifest tells: that was fixed before it was drawn, by what was
         charged before it, and any that is chosen now could follow from what came out (`Budget`). One that no ledger was
-        charged for counts by its rho, or by its epsilon and delta in a budget that has no rho.
+        charged for counts by its rho, or by its epsilon and delta in a budget that has no rho; and where the dataset
+        has a budget of the unit `user` alone with all of its windows, as if that unit had been asked for.
 
         Raises InvalidArgument for a release that cannot be of the dataset's budgets.
         """
@@ -390,6 +391,8 @@ class Ledger:
                     paid.add(min(held, key=lambda each: (each.outcome == ADOPTED, each.cost.epsilon)).id)
                     continue
                 books, now = connection.books(entry.dataset), _stamp(connection.now())
+                if entry.outcome == ADOPTED and {budget.unit for budget in books.budgets} == {"user"}:
+                    entry = replace(entry, unit="user")
                 own = _own(connection, books, entry.dataset, entry.unit)
                 _check_neighbours(books.budgets, entry.neighbours)
                 _check_rows(entry, books.charges)

@@ -315,6 +315,8 @@ def _asked_otherwise(published: Manifest, charge: Entry) -> list[str]:
     told["horizon"] = [privacy.windows or 1 if privacy.of_all_windows else None, facts.get("horizon")]
     row = {"mechanism": charge.mechanism, "k": charge.k, "neighbours": charge.neighbours, "privacy_unit": charge.unit}
     row |= {f"{role} column": charge.rows.get(f"{role}_column") for role in _OF_ROWS}
+    if charge.outcome == ADOPTED:  # of the unit that the budget has
+        del row["privacy_unit"]
     held = json.loads(charge.question or "{}") | {name: value for name, value in row.items() if value is not None}
     if "draws" in held:  # a question of rankings: what it leaves out was not asked
         held = dict.fromkeys(names) | held

@@ -388,3 +388,19 @@ def test_the_sheet_says_what_a_user_is_or_has_a_blank_for_it(named: bool) -> Non
         again = Request.of(rank, dataset="plays", fingerprint="ab" * 16, unit="user", rows={"user_column": "user"})
         assert ledger.charge(again).outcome == "released"
         write("top.avro", rank, again)
+
+
+def test_what_ran_without_a_ledger_is_adopted_by_a_budget_of_whole_users_with_all_its_windows() -> None:
+    """As the same job costs that asks for this unit; and no word says that somebody has changed it."""
+    ledger = opened("user")
+    write("top.avro", top())
+    adopt = ("budget", "adopt", "top.avro", "--ledger", LEDGER, "--dataset", "plays")
+    for adopted in ("1 of 1 releases adopted", "0 of 1 releases adopted"):
+        assert adopted in command(*adopt).out
+    asked = Request.of(top("top/2"), dataset="plays", fingerprint="ab" * 16, unit="user").entry()
+    [charged] = ledger.read().charges
+    for name in ("unit", "windows", "windows_of_a_user", "cost"):
+        assert getattr(charged, name) == getattr(asked, name), name
+    assert ledger.read().charges[0].cost.epsilon * charged.reached() == 3
+    sheet = command("show", "top.avro", "--sign-off", "--ledger", LEDGER)
+    assert sheet.status == 0 and "one was changed" not in sheet.out + sheet.err, sheet

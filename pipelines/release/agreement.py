@@ -10,6 +10,7 @@ from typing import Any
 
 from private_topk.pipelines.budget.rows import BROKEN, cost_in, fraction_in
 from private_topk.pipelines.budget.sharing import cost_of, windows_of_a_user
+from private_topk.pipelines.release.describe import of_a_shared_hash
 from private_topk.pipelines.release.manifest import Manifest, PrivacyFacts, Window
 from private_topk.pipelines.release.promise import ROUNDED, charged_otherwise, cost_of_a_window, covers
 from private_topk.transforms.domain import RangeDomain, UnknownDomain
@@ -93,6 +94,8 @@ def _otherwise(published: Manifest, privacy: PrivacyFacts) -> Iterator[str]:
     stated = (privacy.rankings_of_a_user_in_a_window or 1, groups.rankings_of_a_user if groups else 1)
     if stated != (rankings, rankings) or privacy.windows_of_a_user != most:
         yield "the rankings and windows that a user counts in"
+    if (published.delta_of_a_shared_hash or 0) < of_a_shared_hash(drawn):
+        yield "its bounds and the delta of a shared hash"
     cost, paid = _cost_of(drawn), cost_of_a_window(published)
     names = ("epsilon", "delta", *(("rho", "zcdp_delta") if published.zcdp_of_a_window else ()))
     if any(getattr(cost, name) > ROUNDED * getattr(paid, name) for name in names):

@@ -96,7 +96,7 @@ def manifest_of(
         columns=None if columns is None else dict(columns),
         reading=dict(reading) if reading else None,
         item_type="int64" if integer_items else None,
-        delta_of_a_shared_hash=_of_a_shared_hash(top_k),
+        delta_of_a_shared_hash=of_a_shared_hash(top_k),
         zcdp_of_a_window=None if mechanism.guarantee.privacy == "none" else Zcdp.of(cost_of(top_k)),
         charge=charge_of(question.request(dataset="", key_id="", fingerprint="")) if private else None,
         time_zone=None if period is None or period.zone == "UTC" else period.zone,
@@ -180,7 +180,7 @@ def charge_of(request: Request) -> ChargeFacts:
     return ChargeFacts(**{each.name: row[each.name] for each in msgspec.structs.fields(ChargeFacts)})
 
 
-def _of_a_shared_hash(spec: TopK) -> float:
+def of_a_shared_hash(spec: TopK) -> float:
     """The most that each other user adds to delta, since two users may share a hash.
 
     Proof. Compare two data sets under one key. Unless whoever joins shares a hash with one of the n others, they are

@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -19,6 +19,7 @@ import msgspec
 
 from private_topk.pipelines.budget.accounting import ADOPTED, HORIZON, Charge, Entry, largest_sums, most, units
 from private_topk.pipelines.budget.composition import MAX_WINDOWS_OF_OPTIMAL, optimal_delta
+from private_topk.pipelines.budget.rows import moment
 from private_topk.pipelines.budget.sharing import over_windows
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.release.manifest import BudgetFacts, Manifest, PrivacyFacts, Publication, SeriesFacts, Zcdp
@@ -269,10 +270,16 @@ def of_same_ids(published: Iterable[Manifest], charges: Iterable[Entry]) -> list
 
 
 def as_charged(published: Manifest, charge: Entry | None) -> Manifest:
-    """The manifest, at the larger of the two costs where a ledger has charged another than it states."""
-    if charge is None or not published.private or not charged_otherwise(published, charge.cost):
+    """The manifest, at the larger of two costs or horizons where a ledger has charged another than it states."""
+    if charge is None or not published.private:
         return published
-    declared, larger = _declared(published), largest_sums([[(1, cost_of_a_window(published))], [(1, charge.cost)]])
+    declared, (horizon, _) = _declared(published), _horizon(charge)
+    if declared.of_all_windows and isinstance(horizon, int) and horizon > (declared.windows or 1):
+        declared = msgspec.structs.replace(declared, windows=horizon)
+        published = msgspec.structs.replace(published, privacy=declared)
+    if not charged_otherwise(published, charge.cost):
+        return published
+    larger = largest_sums([[(1, cost_of_a_window(published))], [(1, charge.cost)]])
     share, rankings = declared.share_of_a_window, declared.rankings_of_a_user_in_a_window or 1
     facts: dict[str, Any] = {name: stated(getattr(larger, name) / rankings) for name in ("epsilon", "delta")}
     if share is not None:
@@ -320,11 +327,20 @@ def _asked_otherwise(published: Manifest, charge: Entry) -> list[str]:
     held = json.loads(charge.question or "{}") | {name: value for name, value in row.items() if value is not None}
     if "draws" in held:  # a question of rankings: what it leaves out was not asked
         held = dict.fromkeys(names) | held
+    if (day := published.released) and charge.outcome != ADOPTED:
+        if day < f"{moment(charge.charged) - timedelta(days=1):%Y-%m-%d}":  # its clock may be another
+            told["released"], held["released"] = day, charge.charged[:10]
     held.pop("horizon", None)  # of a request of one's own, which may note anything
-    if isinstance(asked := held.get("asked"), dict):
-        horizon = asked.get("horizon") if charge.unit == "user" else None
-        held["horizon"] = [horizon, asked.get(HORIZON)]
+    if isinstance(held.get("asked"), dict):
+        held["horizon"] = [*_horizon(charge)]
     return [_differing(name, held[name], now) for name, now in told.items() if _differ(held.get(name, now), now)]
+
+
+def _horizon(charge: Entry) -> tuple[int | None, Any]:
+    """How many windows share the total of a charge, and their two ends, as far as it notes them."""
+    asked = json.loads(charge.question or "{}").get("asked")
+    noted = asked if isinstance(asked, dict) else {}  # a request of one's own may note anything
+    return noted.get("horizon") if charge.unit == "user" else None, noted.get(HORIZON)
 
 
 def _differ(was: Any, now: Any) -> bool:  # noqa: ANN401 - JSON

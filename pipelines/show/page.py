@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from private_topk.pipelines.show.charts import bump_chart, count_bar, has_places, how_many_are_noise
-from private_topk.pipelines.show.published import Listing, PublishedReport, share_starts
+from private_topk.pipelines.show.published import Listing, PublishedReport, in_the_newest, share_starts
 from private_topk.pipelines.show.templates import STYLE, rendered
 from private_topk.pipelines.show.words import (
     NO_RANKING,
@@ -163,8 +163,8 @@ def _index(groups: Mapping[str | None, Sequence[Listing]], hrefs: Mapping[str | 
     """The first items of every group in the newest window, and the places of the items that most groups have; apart
     from them the groups that this window does not have.
     """
-    newest, rows = next(iter(groups.values()))[-1], []  # the newest window's groups are first
-    latest = {group: each[-1] for group, each in groups.items() if each[-1][:2] == newest[:2]}
+    latest, rows = in_the_newest(groups), []
+    newest = next(iter(latest.values()))
     ranks = {group: _ranks(each) for group, each in latest.items()}
     most = max(min(len(each.rows), _FIRST) for each in latest.values())
     for group, listing in latest.items():

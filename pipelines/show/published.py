@@ -152,6 +152,12 @@ class Listing(NamedTuple):
         return self.title() if self.group is None else f"{self.group}, {self.title()}"
 
 
+def in_the_newest(groups: Mapping[str | None, Sequence[Listing]]) -> dict[str | None, Listing]:
+    """The listing of each group that the newest window has, of groups as `by_group` gives them: its own are first."""
+    newest = next((each[-1][:2] for each in groups.values()), None)
+    return {group: each[-1] for group, each in groups.items() if each[-1][:2] == newest}
+
+
 @dataclass(frozen=True)
 class PublishedReport:
     """The rankings of one release, or of a series of releases with the same parameters for consecutive windows.

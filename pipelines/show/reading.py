@@ -111,11 +111,10 @@ def _check_series(contents: Mapping[str, _Content]) -> None:
             if window in whose:
                 zone = (None if manifest is None else manifest.time_zone) or "UTC"
                 which = "" if window[0] is None else f" of {when(*window[:2], zone)}"
-                raise InvalidArgument(
-                    "",
-                    f"{verbatim(file)} has a window{which} that {verbatim(whose[window])} has too",
-                    f"give one of them: a series has each window once; of two reports, {_APART}",
-                )
+                rule = f"{verbatim(file)} has a window{which} that {verbatim(whose[window])} has too"
+                remedy = f"give one of them: a series has each window once; of two reports, {_APART}; if one is a "
+                remedy += "correction, its manifest was changed: bring it back from a copy"
+                raise InvalidArgument("", rule, remedy)
             whose[window] = file
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from private_topk.pipelines.release.manifest import BudgetFacts, Manifest, Zcdp
 from private_topk.pipelines.release.promise import cost_of_publication, not_corrected
-from private_topk.pipelines.show.published import PublishedReport, day_of, when
+from private_topk.pipelines.show.published import PublishedReport, day_of, in_the_newest, when
 from private_topk.pipelines.show.templates import rendered
 from private_topk.pipelines.show.words import (
     change_of,
@@ -108,6 +108,7 @@ def _facts(report: PublishedReport, books: Sequence[str]) -> dict[str, Any]:
         "ranked": what_is_ranked(manifest),
         "noise_of_draws": of_draws(report),
         "noise_of_counts": of_counts(manifest),
+        "mostly_noise": _mostly_noise(report),
         "corrected": what_was_corrected(manifest),
         "change": change_of(privacy),
         "who_counts": who_counts(manifest),
@@ -127,6 +128,14 @@ def _facts(report: PublishedReport, books: Sequence[str]) -> dict[str, Any]:
         "when": when(start, end, report.zone),
         "groups": sum(not spans or (window.start, window.end) == max(spans) for window in manifest.windows),
     }
+
+
+def _mostly_noise(report: PublishedReport) -> str:
+    """In which groups of the newest window most is noise, by published counts; nothing where that is in none."""
+    newest = in_the_newest(report.by_group()) if report.manifest and report.manifest.groups else {}
+    noisy = [str(group) for group, listing in newest.items() if listing.noise]
+    told = f"{len(noisy):,} of the {len(newest):,} groups of the newest window, by their noisy counts: "
+    return (told + ", ".join(noisy)) * bool(noisy)
 
 
 def _of_a_window(manifest: Manifest, parts: Sequence[Manifest]) -> str:

@@ -196,6 +196,9 @@ def test_of_many_groups_nothing_is_said(groups: int) -> None:
     if compared:
         of_noise = {page.stem for page in Path("r-groups").iterdir() if SAID in page.read_text()}
         assert set(compared[2].split(", ")) == of_noise == {*names[1::2]} and compared[1] == "30"
+    sheet = " ".join(command("show", "r.csv", "--sign-off").out.split())
+    noisy = f"mostly noise 30 of the 60 groups of the newest window, by their noisy counts: {', '.join(names[1::2])} "
+    assert (noisy in sheet, "mostly noise" in sheet) == ((groups == 60),) * 2
 
 
 def test_of_many_windows_the_newest_are_marked() -> None:

@@ -582,7 +582,8 @@ def test_a_manifest_that_states_another_question_than_was_charged_is_named(was: 
     for number in (5, 6):
         place = Path(f"days/{number}.manifest.json")
         assert was in (text := place.read_text())
-        write(place, text.replace(was, now))
+        shared = 2.0 ** (-63 if "replace-one" in now else -64)  # goes with the neighbours
+        write(place, text.replace(was, now).replace(str(2.0**-64), str(shared)))
     said = f"The manifest and the ledger's charge of weekly/5, weekly/6 state other {told}: one was changed since, and "
     said += "these numbers count by the manifest: compare it with a copy."
     for form in ("--sign-off", "--registry"):
@@ -590,6 +591,20 @@ def test_a_manifest_that_states_another_question_than_was_charged_is_named(was: 
     assert command("show", "days", "--html", "page.html", "--ledger", LEDGER).status == 0
     assert html.unescape(Path("page.html").read_text()).count(said) == 1
     assert said in command("budget", "adopt", "days", "--ledger", LEDGER, "--dataset", "plays").err
+
+
+def test_of_a_shorter_horizon_and_an_earlier_day_than_were_charged_the_ledgers_stand() -> None:
+    budget(unit="user")
+    charged_days(5, 6, **BASIC)
+    [day] = {charge.charged[:10] for charge in Ledger(LEDGER).read().charges}
+    for number in (5, 6):
+        place = Path(f"days/{number}.manifest.json")
+        facts = json.loads(place.read_text()) | {"released": "2026-01-02"}
+        facts["privacy"]["windows"] = 3
+        write(place, json.dumps(facts))
+    sheet = shown("days", "--sign-off", "--ledger", LEDGER)
+    assert f"state other horizon, released (2026-01-02, charged {day}): one was changed since" in sheet, sheet
+    assert "each other one of the 4 windows once" in sheet, sheet
 
 
 def test_versions_are_told_of_each_release_and_another_user_column_is_another_series() -> None:
@@ -698,6 +713,7 @@ def test_a_manifest_of_another_k_than_its_ranking_is_refused() -> None:
         (TWO_DAYS | {"privacy_unit": "user", "max_windows_per_user": 1}, "", "max_windows_per_user", 2),
         *((TWO_DAYS | {"publish_counts": 0.5}, "windows", *edit) for edit in (("noise_95", 3), ("noise_stddev", None))),
         ({"publish_counts": 0.5}, "privacy", "noisy_counts", None),
+        ({"max_items_per_user": 1}, "", "delta_of_a_shared_hash", 0),
     ],
 )
 def test_a_manifest_that_contradicts_itself_is_neither_shown_nor_adopted(

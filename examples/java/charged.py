@@ -20,6 +20,7 @@ from private_topk.transforms.errors import InvalidArgument
 
 KEY = f"file:{Path('release.key').resolve()}"  # absolute, as of a domain in a file: the service reads it too
 ORDERS = Path("orders.csv")
+PARSER = 1  # one more with each change of what TopDrinks counts of a line: then a repeat would be another answer
 PARAMETERS = {
     "k": 3,
     "epsilon": 1.0,
@@ -29,9 +30,11 @@ PARAMETERS = {
     "release_id": "drinks/2026",  # from public knowledge only
 }
 
-# The same id, key and orders are a repeat; other orders under this id are refused.
+# The same id, key, orders and parser are a repeat; others under this id are refused.
 fingerprint = hmac.digest(ReleaseKey.parse(KEY).derive("input"), ORDERS.read_bytes(), "sha256").hex()
-request = Request.of(RankRows(**PARAMETERS).rank, dataset="orders", fingerprint=fingerprint)
+request = Request.of(
+    RankRows(**PARAMETERS).rank, dataset="orders", fingerprint=fingerprint, parameters={"parser": PARSER}
+)
 classpath = f"target/classes:{Path('target/classpath').read_text()}"
 ranking = ["java", "-cp", classpath, "TopDrinks", f"--input={ORDERS}", f"--parameters={json.dumps(PARAMETERS)}"]
 try:

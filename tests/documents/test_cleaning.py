@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import re
 import shutil
 import subprocess
@@ -58,7 +59,7 @@ def test_every_form_of_a_time(page: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("user", [7.0, True, b"ana"])
 def test_users_that_a_text_would_make_other_people_of(page: dict[str, Any], user: object) -> None:
-    with pytest.raises(TypeError, match="x: cast users and items to String, numbers to Int64"):
+    with pytest.raises(TypeError, match="cast users and items to String, numbers to Int64"):
         page["tidy"]("x", frame(["2026-01-05"], user), "UTC", [])
     assert page["tidy"]("x", frame(["2026-01-05"], 7), "UTC", [])["user"].to_list() == ["7"]
 
@@ -80,12 +81,18 @@ TEA, NEXT = HEADER + b"ana,tea,2026-01-05,m\n", HEADER + b"ana,tea,2026-01-12,m\
 WEEKS = {"de-2026-01-05": TEA, "de-2026-01-12": NEXT}
 
 
-def cleaned(folder: Path, inputs: Mapping[str, bytes], least: int = 1) -> subprocess.CompletedProcess[str]:
-    """The page, run over such CSV files of DE in Latin-1."""
-    only = 'INPUTS = [("DE", "{}*", 1, lambda path: from_lines(path, "latin-1"), "UTC", [])]'
-    only = only.replace("{}", "de-{}").replace("1,", f"{least},")
-    script = re.sub(r"^INPUTS = \[\n.*?^\]$", only, script_of(), flags=re.M | re.S)
-    for name, content in inputs.items():
+LATIN = '"DE", "de-{}*", 1, lambda path: from_lines(path, "latin-1"), "UTC", []'
+POLARS = '"DE", "de-{}*", 1, lambda path: pl.read_csv(path, infer_schema=False), "UTC", []'
+
+
+def cleaned(
+    folder: Path, files: Mapping[str, bytes], *inputs: str, names: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """The page, run over such files: CSV of DE in Latin-1 if nothing else is said."""
+    only = f"INPUTS = [({'), ('.join(inputs or [LATIN])})]"
+    script = re.sub(r"^INPUTS = \[\n.*?^\]$", lambda _: only, script_of(), flags=re.M | re.S)
+    script = script.replace('"time", "agent"]', f'"time", "agent"{names}]')
+    for name, content in files.items():
         (folder / name).write_bytes(content)
     (folder / "menu.csv").write_text("item\ntea\ncaf\u00e9\nStra\u00dfe\n", "utf-8")
     words = [sys.executable, "-c", script, "2026-01-05"]
@@ -97,29 +104,61 @@ def rows_of(*rows: str) -> bytes:
 
 
 UTF8 = HEADER + "u1,Caf\u00e9,2026-01-05,m\nu2,Caf\u00e9,2026-01-05,m\nu3,tea,2026-01-05,m\n".encode()
+NONE, FEW = (f"{rows} of use (the lines above tell why)" for rows in ("no row is", "fewer than half of the rows are"))
 OF_NO_USE = {
-    "an export that failed": b"",
-    "a header alone": HEADER,
-    "an empty row": HEADER + b",,,\n",
-    "the week before": rows_of("ana,tea,2026-01-04"),
-    "unreadable lines": rows_of("ana,tea,2026-01-05", 'ana,"tea,2026-01-05', 'bo,"tea,2026-01-05'),
-    "no times": rows_of("ana,tea,2026-01-05", "ana,tea,soon", "ana,tea,late"),
-    "days and months swapped": rows_of("ana,tea,2026-01-05", "ana,tea,2026-05-01", "ana,tea,2026-06-01"),
-    "another encoding": UTF8,
-    "each a little": rows_of("ana,tea,2026-01-05", "ana,tea,2026-05-01", "ana,gin,2026-01-05"),
+    "an empty row": (HEADER + b",,,\n", NONE),
+    "the week before": (rows_of("ana,tea,2026-01-04"), NONE),
+    "unreadable lines": (rows_of("ana,tea,2026-01-05", 'ana,"tea,2026-01-05', 'bo,"tea,2026-01-05'), FEW),
+    "no times": (rows_of("ana,tea,2026-01-05", "ana,tea,soon", "ana,tea,late"), FEW),
+    "no users": (rows_of("ana,tea,2026-01-05", ",tea,2026-01-05", " ,tea,2026-01-06"), FEW),
+    "no items": (rows_of("ana,tea,2026-01-05", "ana,,2026-01-05", "ana,,2026-01-06"), FEW),
+    "bots aside": (TEA + b"bo,,2026-01-05,m\ncy,,2026-01-05,m\n" + b"di,tea,2026-01-05,bot\n" * 3, FEW),
+    "days and months swapped": (rows_of("ana,tea,2026-01-05", "ana,tea,2026-05-01", "ana,tea,2026-06-01"), FEW),
+    "another encoding": (UTF8, FEW),
+    "each a little": (rows_of("ana,tea,2026-01-05", "ana,tea,2026-05-01", "ana,gin,2026-01-05"), FEW),
+    "cp1252": (
+        rows_of("ana,tea,2026-01-05") + b"bo,tea\x92s,2026-01-05,m\n",
+        "its encoding is another one, such as cp1252",
+    ),
 }
 
 
-@pytest.mark.parametrize("content", OF_NO_USE.values(), ids=OF_NO_USE)
-def test_nothing_is_written_where_an_input_is_of_no_use(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(("content", "why"), OF_NO_USE.values(), ids=OF_NO_USE)
+def test_nothing_is_written_where_an_input_is_of_no_use(tmp_path: Path, content: bytes, why: str) -> None:
     """Though another of the same country is."""
     (tmp_path / "plays/2026-01-05").mkdir(parents=True)
     (tmp_path / "plays/2026-01-05/_SUCCESS").touch()
     done = cleaned(tmp_path, {**WEEKS, "de-2026-01-05-more": content})
-    told = "nothing is written, as no row or fewer than half are of use: de-2026-01-05-more: if another file has its "
+    told = f"nothing is written, as de-2026-01-05-more: {why}: if another file has its "
     told += "rows, move it away; else have it sent again, or correct its line in INPUTS\n"
     assert done.returncode == 1 and done.stderr == told, done
     assert not list(tmp_path.rglob("*.parquet")) and list(tmp_path.rglob("_SUCCESS"))
+
+
+def test_a_row_of_another_encoding_does_not_stop_the_rest(tmp_path: Path) -> None:
+    many = HEADER + b"".join(b"u%d,tea,2026-01-05,m\n" % user for user in range(999)) + b"u,tea\x92s,2026-01-05,m\n"
+    done = cleaned(tmp_path, {**WEEKS, "de-2026-01-05": many})
+    assert done.returncode == 0 and "de-2026-01-05, another encoding, 1\n" in done.stdout, done
+
+
+def test_nothing_is_written_if_most_amounts_are_no_numbers(tmp_path: Path) -> None:
+    header = b"user,item,time,agent,minutes\n"
+    rows = [b"u%d,tea,2026-01-05,m,%s\n" % row for row in enumerate([b"1.5", b'"19,55"', b"NaN"])]
+    done = cleaned(tmp_path, {"de-2026-01-05": header + b"".join(rows)}, names=', "minutes"')
+    assert done.returncode == 1 and FEW in done.stderr and "de-2026-01-05, no amount, 2\n" in done.stdout, done
+    done = cleaned(tmp_path, {"de-2026-01-05": header + b"".join(rows[:2])}, names=', "minutes"')
+    assert done.returncode == 0 and "de-2026-01-05, no amount, 1\n" in done.stdout, done
+
+
+def test_nothing_is_written_if_a_file_is_of_another_country(tmp_path: Path) -> None:
+    """Though its local times are others there. Some rows may be in both."""
+    mine = rows_of("ana,tea,2026-01-05 10:00", "bo,tea,2026-01-05 11:00")
+    inputs = (LATIN, LATIN.replace('"DE", "de', '"FI", "fi').replace("UTC", "Europe/Helsinki"))
+    done = cleaned(tmp_path, {"de-2026-01-05": mine, "fi-2026-01-05": mine}, *inputs)
+    told = "de-2026-01-05: most rows are also in a file of another country; fi-2026-01-05: most rows are also in "
+    assert done.returncode == 1 and told in done.stderr and not list(tmp_path.rglob("_SUCCESS")), done
+    done = cleaned(tmp_path, {"fi-2026-01-05": rows_of("ana,tea,2026-01-05 10:00", "cy,tea,2026-01-05 11:00")}, *inputs)
+    assert done.returncode == 0 and not done.stderr, done
 
 
 @pytest.mark.parametrize("name", WEEKS)
@@ -153,7 +192,8 @@ def test_half_of_the_rows_may_be_of_no_use(tmp_path: Path) -> None:
 def test_a_file_that_was_cut_short_is_refused_also_if_it_came_twice(tmp_path: Path, least: int) -> None:
     """Rows of other weeks, and copies, do not count."""
     short = rows_of("ana,tea,2026-01-05", "bo,tea,2026-01-11", "bo,tea,2026-01-12")
-    done = cleaned(tmp_path, {"de-2026-01-05": short, "de-2026-01-05-again": short, "de-2026-01-12": NEXT}, least)
+    files = {"de-2026-01-05": short, "de-2026-01-05-again": short, "de-2026-01-12": NEXT}
+    done = cleaned(tmp_path, files, LATIN.replace("1,", f"{least},", 1))
     told = "nothing is written, as fewer than 3 rows of the week are in de-2026-01-05*\n" * (least == 3)
     assert done.stderr == told and bool(list(tmp_path.rglob("_SUCCESS"))) == (not told), done
 
@@ -188,28 +228,56 @@ def test_a_header_with_a_name_twice_is_refused(page: dict[str, Any], tmp_path: P
     """Only of columns that are read: others may have no name at all."""
     path = tmp_path / "rows.csv"
     path.write_text("user,item,item,time,agent\nana,first,last,2026-01-05,m\n")
-    with pytest.raises(SystemExit, match=r"rows\.csv cannot be read: two columns of one name"):
+    with pytest.raises(ValueError, match="two columns of one name"):
         page["from_lines"](str(path))
     path.write_text("user,item,time,agent,,\nana,tea,2026-01-05,m,,\n")
     assert page["from_lines"](str(path))["item"].to_list() == ["tea"]
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("half.csv.gz", gzip.compress(b"user,item,time,agent\n" * 9)[:-12]),
-        ("half.JSONL.GZ", gzip.compress(b"{}\n" * 9)[:-12]),
-        ("plain.csv.gz", b"user,item,time,agent\n"),
-        ("wide.csv", "user,item,time,agent\n".encode("utf-16")),
-        ("mac.csv", b"user,item,time,agent\rana,tea,2026-01-05,m\r"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_a_file_that_cannot_be_read_is_named(page: dict[str, Any], tmp_path: Path, name: str, content: bytes) -> None:
-    path = tmp_path / name
-    path.write_bytes(content)
-    with pytest.raises(SystemExit, match=f"{re.escape(name)} cannot be read: "):
-        page["from_lines"](str(path))
+PARQUET = io.BytesIO()
+pl.DataFrame({"user": ["ana"], "item": ["tea"], "time": ["2026-01-05"]}).write_parquet(PARQUET)
+NO_AGENTS, QUOTE = b"user,item,time,ua\nana,tea,2026-01-05,m\n", HEADER + b'ana,"tea,2026-01-05,m\n'
+UNREAD = [
+    ("half.csv.gz", gzip.compress(TEA * 9)[:-12], LATIN, "Compressed file ended"),
+    ("half.JSONL.GZ", gzip.compress(b"{}\n" * 9)[:-12], LATIN, "Compressed file ended"),
+    ("plain.csv.gz", TEA, LATIN, "Not a gzipped file"),
+    ("wide.csv", TEA.decode().encode("utf-16"), LATIN, "no row has: user, item, time, agent; "),
+    ("wide8.csv", TEA.decode().encode("utf-16"), LATIN.replace("latin-1", "utf-8"), "'utf-8' codec can't decode"),
+    ("mac.csv", TEA.replace(b"\n", b"\r"), LATIN, "new-line character"),
+    ("failed.csv", b"", LATIN, "no row has: user, item, time, agent; "),
+    ("header.csv", HEADER, LATIN, "no row has: user, item, time, agent; "),
+    ("agents.csv", NO_AGENTS, LATIN, "no row has: agent; "),
+    ("agents.jsonl", b'{"user": "ana", "item": "tea", "time": "2026-01-05", "ua": "m"}', LATIN, "no row has: agent; "),
+    ("failed.polars", b"", POLARS, "NoDataError; "),
+    ("header.polars", HEADER, POLARS, "no row has: user, item, time, agent; "),
+    ("agents.polars", NO_AGENTS, POLARS, '"agent" not found; '),
+    ("quote.polars", QUOTE, POLARS, "ComputeError; "),
+    ("latin.polars", rows_of("ana,caf\u00e9,2026-01-05"), POLARS, "ComputeError; "),
+    (
+        "columns",
+        PARQUET.getvalue(),
+        POLARS.replace("csv(path, infer_schema=False", "parquet(path, columns=NAMES"),
+        "unable",
+    ),
+    (
+        "times",
+        PARQUET.getvalue(),
+        POLARS.replace("csv(path, infer_schema=False", "parquet(path"),
+        '"agent" not found; ',
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "reader", "why"), UNREAD, ids=[row[0] for row in UNREAD])
+def test_a_file_that_cannot_be_read_is_named_with_the_remedy(
+    tmp_path: Path, name: str, content: bytes, reader: str, why: str
+) -> None:
+    """And without a word of its rows."""
+    done = cleaned(tmp_path, {f"de-2026-01-05-{name}": content}, reader)
+    told = f"nothing is written, as de-2026-01-05-{name} cannot be read: {why}"
+    assert done.returncode == 1 and done.stderr.startswith(told) and not list(tmp_path.rglob("_SUCCESS")), done
+    assert done.stderr.endswith("; read it by from_lines if an open quote or an encoding stops another reader\n")
+    assert done.stderr.count("\n") == 1 and "tea" not in done.stderr and "move it away if it is empty" in done.stderr
 
 
 def test_amounts_with_decimal_commas(tmp_path: Path) -> None:

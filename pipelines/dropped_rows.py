@@ -227,6 +227,7 @@ class DataQuality:
         late: rows inside that would still be late with more lateness, by how much it is.
         in_order: which rows are late follows from the order in which a run reads them.
         users: those of the rows that would be ranked.
+        users_of: those of each input, of several.
         copies: files of which a row counts and that hold the same bytes.
         in_memory: the rows are a table of Python's, so arguments and no options are named.
         listed: and have every item of the list, and no other.
@@ -249,6 +250,7 @@ class DataQuality:
     in_order: bool = False
     copies: list[list[str]] = field(default_factory=list)
     users: DistinctUsers = field(default_factory=DistinctUsers)
+    users_of: dict[str, DistinctUsers] = field(default_factory=dict)
     period: Period | None = None
     in_memory: bool = False
     listed: bool = False
@@ -283,6 +285,10 @@ class DataQuality:
         yield from (f"  {cause}" for cause in self.why(exact))
         if users := _USERS.get(self.users.look()):
             yield f"  {users}"
+        else:
+            for uri, its in self.users_of.items():
+                if (look := its.look()) == "one a row":
+                    yield f"  {self._where(uri)}{_USERS[look]}"
         if self.listed:
             yield f"  {_LISTED}"
         if self.lost.total() == self.total:
@@ -399,6 +405,8 @@ def data_quality_of(report: Report) -> DataQuality:
     look = DataQuality(period=period, in_memory=isinstance(report.source, Frame))
     groups = report.question.top_k.groups
     listed = {"domain": domain if domain.is_public else None, "groups": None if groups is None else groups.labels}
+    uris = dict.fromkeys(part.uri for part in report.source.parts())
+    look.users_of = {uri: DistinctUsers() for uri in uris} if len(uris) > 1 else {}
     read_as = {"latin-1", "cp1252"} | {part.columns.encoding for part in report.source.parts()} - {"utf-8"}
     spelled = {name: _Spelled(labels, read_as) for name, labels in listed.items() if labels is not None}
     if groups is not None:
@@ -493,6 +501,8 @@ def _add(
             block = block.filter(pa.array(~late))
     found = rankable(block, spec)
     look.users.add(found.rows["user"])
+    if uri in look.users_of:
+        look.users_of[uri].add(found.rows["user"])
     look.notes[uri, _ROUNDED] += found.rounded
     in_groups = spec.groups is not None and not spec.groups.overall
     applies = (bool(spec.score.columns), in_groups, "domain" in spelled)

@@ -27,6 +27,10 @@ Label = str | tuple[str, ...]
 """A label as it is published: of several columns its parts."""
 
 
+class UnreadableKey(InvalidArgument):
+    """The error of a key that is not here: it may be where the workers or another account are."""
+
+
 class NoiseSize(NamedTuple):
     """The size of the noise of published counts. Public: a function of the specification and of how many counts are
     published. Rows that a bound on the items per user leaves out are not part of it.
@@ -345,7 +349,7 @@ def _from_file(path: str) -> bytes:
         with open(path, "rb") as source:
             secret = source.read(_MAX_BYTES + 1)
     except OSError as error:
-        raise InvalidArgument("release_key", f"file:{verbatim(path)} cannot be read: {error.strerror}") from None
+        raise UnreadableKey("release_key", f"file:{verbatim(path)} cannot be read: {error.strerror}") from None
     if len(secret) > _MAX_BYTES:  # such as /dev/urandom, which has no end and would be another key each time
         raise InvalidArgument("release_key", f"file:{verbatim(path)} must have at most {_MAX_BYTES:,} bytes")
     return secret
@@ -354,7 +358,7 @@ def _from_file(path: str) -> bytes:
 def _from_environment(name: str) -> bytes:
     value = os.environ.get(name)
     if value is None:
-        raise InvalidArgument(
+        raise UnreadableKey(
             "release_key",
             f"env:{verbatim(name)} is not set",
             f"export {verbatim(name)}, here and where the workers run",

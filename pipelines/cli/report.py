@@ -6,12 +6,13 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from private_topk.pipelines.cli.arguments import Command
 from private_topk.pipelines.cli.output import NOT_YET, once_done, print_json, report_error
-from private_topk.pipelines.process import Interrupted, RunFailed, level, quietly, received_signal
+from private_topk.pipelines.process import Interrupted, RunFailed, level, quietly, received_signal, status_of
 from private_topk.pipelines.scheduled.file import read_report
 from private_topk.pipelines.scheduled.periods import Periods, now
 from private_topk.pipelines.scheduled.schedule import in_zone
@@ -152,13 +153,28 @@ def _publish_one(report: ScheduledReport, number: int, arguments: Namespace) -> 
         print(f"{report.name}, {report.words(number)}: published before, in {printable(report.where(number))}")
 
 
+@dataclass
+class _Whys:
+    """Why periods of a backfill are not published.
+
+    Attributes:
+        of_all: why every call is refused, which is told once.
+        unchecked: periods that failed before it was known whether they are published.
+        waits: what those wait for whose input has not come.
+    """
+
+    of_all: InvalidArgument | None = None
+    unchecked: list[int] = field(default_factory=list)
+    waits: list[InputNotReady] = field(default_factory=list)
+
+
 def _go_through(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace) -> None:
     """List or publish every missed period in turn: a failure does not keep later ones from being published."""
-    went: list[str] = []
+    went, whys = list[str](), _Whys()
     try:
         for number in numbers:
-            went.append(_went(report, number, len(numbers), arguments))
-        _tell_how_they_went(report, went, arguments)
+            went.append(_went(report, number, len(numbers), arguments, whys))
+        _tell_how_they_went(report, went, arguments, whys)
     except KeyboardInterrupt as error:
         if not arguments.backfill:
             raise
@@ -168,9 +184,9 @@ def _go_through(report: ScheduledReport, numbers: Sequence[int], arguments: Name
         raise Interrupted(f"{before}{at_work}", error) from None
 
 
-def _tell_how_they_went(report: ScheduledReport, went: Sequence[str], arguments: Namespace) -> None:
+def _tell_how_they_went(report: ScheduledReport, went: Sequence[str], arguments: Namespace, whys: _Whys) -> None:
     """What became of all periods. Raises RunFailed, InvalidArgument or InputNotReady if some are not published."""
-    failed = [report.words(number) for number, how in enumerate(went) if how in ("failed", "refused")]
+    failed = [number for number, how in enumerate(went) if how in ("failed", "refused")]
     if not arguments.backfill and ("missed" in went or not failed) and (why := report.refused()):
         told = f"{report.name}: every call is refused: {why}"
         print(printable(told), file=sys.stderr if arguments.json else None, flush=True)
@@ -181,26 +197,34 @@ def _tell_how_they_went(report: ScheduledReport, went: Sequence[str], arguments:
     elif set(went) <= _DONE and not (arguments.backfill and arguments.quiet):  # cron would mail it
         print(f"{report.name}: nothing was missed")
     if failed:
-        told = f"{len(failed)} of {len(went)} periods are not published, as said above: {', '.join(failed)}. "
+        absent = [number for number in failed if number not in whys.unchecked]
+        told = "".join(
+            f"{len(numbers)} of {len(went)} periods {what}, as said above: {', '.join(map(report.words, numbers))}. "
+            for numbers, what in ((whys.unchecked, "could not be checked"), (absent, "are not published"))
+            if numbers
+        )
         told += "Fix this and run the command again"
         raise RunFailed(told) if "failed" in went else refused(told)
     waiting = [report.words(number) for number, how in enumerate(went) if how == "not yet"]
     if waiting:
         told = f"{len(waiting)} of {len(went)} periods wait for their input: {', '.join(waiting)}"
-        rule = verbatim(f"{arguments.file}: {told}" if arguments.quiet else told)
-        raise InputNotReady("", rule, "without {quiet} this call says for what" if arguments.quiet else "")
+        if not arguments.quiet:
+            raise InputNotReady("", verbatim(told))
+        raise InputNotReady("", f"{verbatim(told)}; {'of the first: ' * (len(waiting) > 1)}{whys.waits[0]}")
     if ended := report.schedule.over(_until(report, arguments)):
         with level("warning"):  # and status 0: a call that is made twice ends as it did
             print(printable(f"{report.name}: {ended}"), file=sys.stderr, flush=True)
 
 
-def _went(report: ScheduledReport, number: int, of: int, arguments: Namespace) -> str:
+def _went(report: ScheduledReport, number: int, of: int, arguments: Namespace, whys: _Whys) -> str:
     """The outcome of a period: one of the words of docs/command-line.md. Says first which it is, of how many."""
+    checked = False
     try:
         withdrawn = report.is_withdrawn(number)
         if not withdrawn and report.published(number):
             return "published before"
         corrected = report.is_corrected(number)
+        checked = True
         if withdrawn or corrected:
             told = f"{report.name}, {report.words(number)}: {'withdrawn' if withdrawn else 'is not here'}"
             told += ", and its correction stands for it" * corrected
@@ -215,14 +239,26 @@ def _went(report: ScheduledReport, number: int, of: int, arguments: Namespace) -
                 print(printable(told), file=sys.stderr if arguments.json else None, flush=True)
             return "missed"
         which = f"{report.name}, {report.words(number)}: backfill, period {number + 1} of {of}"
+        if whys.of_all is not None:
+            whys.unchecked.append(number)
+            return "refused"
         if not arguments.quiet:  # what waits would be mailed at every call
             print(which, file=sys.stderr if arguments.json else None, flush=True)
         return _BEFORE[not _publish(report, number, arguments)]
     except Exception as error:
         if received_signal() is not None:  # a signal, whatever error a library turned it into
             raise
-        if arguments.quiet and isinstance(error, InputNotReady):
-            return "not yet"
+        if isinstance(error, InputNotReady):
+            whys.waits.append(error)
+            if arguments.quiet:
+                return "not yet"
+        elif status_of(error) == InvalidArgument.status and (every := whys.of_all or report.refused()) is not None:
+            if whys.of_all is None:
+                report_error(every)
+            whys.of_all = every
+            whys.unchecked.append(number)
+            return "refused"
+        whys.unchecked += [number] * (not checked)
         status = report_error(error, about=f"private-topk: {report.words(number)}: ")
         return {NOT_YET: "not yet", InvalidArgument.status: "refused"}.get(status, "failed")
 

@@ -7,6 +7,7 @@ input of two releases differs.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from fractions import Fraction
@@ -15,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from private_topk.pipelines.budget.accounting import ADOPTED, HORIZON, Entry
+from private_topk.pipelines.budget.accounting import ADOPTED, HORIZON, Entry, ledger_named
 from private_topk.pipelines.budget.ledger import Account
 from private_topk.pipelines.budget.rows import BROKEN, record_in
 from private_topk.pipelines.files import as_path, exists, match_any, open_file, reached
@@ -23,7 +24,7 @@ from private_topk.pipelines.release.agreement import check_agrees
 from private_topk.pipelines.release.manifest import MANIFEST, Manifest, Publication
 from private_topk.pipelines.release.place import decoded, folders_of, manifest_path
 from private_topk.pipelines.release.promise import cost_of_publication
-from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.errors import InvalidArgument, literal, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
 
 _LAST_BITS = Fraction(1, 2**50)
@@ -146,5 +147,8 @@ def check_adopted(account: Account, published: Iterable[Manifest | None], key_id
         raise InvalidArgument(
             "ledger",
             f"{rule}: the report ran without this ledger, or the ledger was restored from a backup",
-            "let `private-topk budget adopt` write down all that is published (docs/operations.md)",
+            literal(
+                f"let `private-topk budget adopt FOLDER --ledger {ledger_named(account.ledger)} "
+                f"--dataset {shlex.quote(account.dataset)}` write down all that is published (docs/operations.md)"
+            ),
         )

@@ -36,7 +36,7 @@ from private_topk.pipelines.sources.domain import stand_ins
 from private_topk.pipelines.sources.source import Source
 from private_topk.runners import Launch, name_of
 from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, printable, verbatim
-from private_topk.transforms.release import ReleaseKey
+from private_topk.transforms.release import ReleaseKey, UnreadableKey
 from private_topk.transforms.windows.period import period_of
 
 _NEARBY = 4
@@ -191,15 +191,15 @@ class ScheduledReport(Publications):
             return f"a call is refused: {error}"
         return "it was begun before, and a call draws the same ranking at no further cost"
 
-    def refused(self) -> str:
+    def refused(self) -> InvalidArgument | None:
         """Why every call is refused, as one that would publish another series, or since the ledger lacks what is
-        published; empty if none is.
+        published; None if none is.
         """
         try:
             list(self._changes())
         except InvalidArgument as error:
-            return str(error)
-        return ""
+            return error
+        return None
 
     def _changes(self) -> Iterator[Fact]:
         """What is asked otherwise than in the last publication, and whether the key cannot be asked. Raises
@@ -210,7 +210,7 @@ class ScheduledReport(Publications):
             key_id, why = None, "not read here"
             try:
                 key_id = None if key.is_remote else key.key_id()
-            except InvalidArgument as unreadable:
+            except UnreadableKey as unreadable:
                 why = unreadable.rule
             if key_id is None:
                 unchecked = ["a run can read it"]
@@ -233,7 +233,8 @@ class ScheduledReport(Publications):
         Raises InvalidArgument as the charge of that period would.
         """
         account = self.account
-        if over := self.schedule.over(now()):
+        over = self.schedule.over(now())
+        if over:
             yield "ended", over
         yield from self._changes()
         options = self.options(0)
@@ -250,9 +251,12 @@ class ScheduledReport(Publications):
             number = self._next()
             report = self._keyless(number or 0)
             if number is not None:
-                asked = self._asked(report)
-                yield "privacy", f"with the next one: {promised(report, asked, published, self._charges())}"
-                yield "recall", f"of the next one: {self._forewarn(report, number, aloud=False)}"
+                asked, which = (
+                    self._asked(report),
+                    f"the missed {self.words(number)}" if over else "the next one",
+                )
+                yield "privacy", f"with {which}: {promised(report, asked, published, self._charges())}"
+                yield "recall", f"of {which}: {self._forewarn(report, number, aloud=False)}"
             if account is None:
                 return
             yield from (("lost", told) for told in self._named_lost())
@@ -261,7 +265,7 @@ class ScheduledReport(Publications):
                 yield "ledger", f"{told}, and none is left"
                 return
             request = report.request(ANY)
-            yield "ledger", f"{told}; the next one {fits(account, account.books.quote(request), report.question)}"
+            yield "ledger", f"{told}; {which} {fits(account, account.books.quote(request), report.question)}"
             yield from reports(account, request, self.name)
             for name, text, refused in self._future_charges(report, None):
                 self.unpaid = refused

@@ -229,7 +229,10 @@ def test_a_report_says_what_its_restored_ledger_lacks(folder: Path, capsys: pyte
             assert report(folder, "--window-end", *each) == 2
             said = capsys.readouterr().err
             assert f"ledger.url has no charge of {lacks}, which is published: the report ran without this" in said
-            assert "ledger, or the ledger was restored from a backup: let `private-topk budget adopt` write" in said
+            assert (
+                "ledger, or the ledger was restored from a backup: let `private-topk budget adopt FOLDER --led" in said
+            )
+            assert f"--ledger {url} --dataset plays` write down all that is published" in said
         assert report(folder, "--dry-run") == 2
         assert f"has no charge of {lacks}, which" in capsys.readouterr().err
         assert report(folder, "--missed", "--until", "2026-01-12") == 0, "where a correction alone is forgotten too"

@@ -142,6 +142,33 @@ def test_a_period_that_fails_keeps_no_later_one_from_being_published(folder: Pat
     assert len(outputs(folder)) == 4 and outcomes(folder) == ["released"] * 4
 
 
+def test_what_refuses_every_period_is_told_once_and_none_is_called_unpublished(folder: Path) -> None:
+    """All are published, and the ledger is gone: first with its file, then with all that it knew."""
+    budget = f"--ledger sqlite:///{folder}/budget.db --dataset plays --epsilon"
+    (folder / "weekly.yaml").write_text(CHARGED.replace("epsilon: 1", "epsilon: 2\n  privacy_unit: user"))
+    create = ["budget", "create", *budget.split(), "2", "--privacy-unit", "user"]
+    (folder / "budget.db").unlink()
+    assert main(create) == 0 and report(folder, "--backfill") == 0
+    (folder / "budget.db").unlink()
+    for why in (
+        f"open one with `private-topk {budget} 2".replace("topk", "topk budget create"),
+        "has no charge of weekly",
+    ):
+        loud = command("report", folder / "weekly.yaml", "--backfill", "--until", "2026-02-02")
+        assert loud.status == 2 and loud.err.count(why) == 1 and "not published" not in loud.err, loud.err
+        assert loud.err.count("weekly.yaml:") == 1 and "\nprivate-topk: 4 of 4 periods could not be checked" in loud.err
+        if "open" in why:
+            assert main(create) == 0
+
+
+def test_a_missed_period_of_a_horizon_that_is_over_is_named(folder: Path) -> None:
+    """Where a call after the horizon would still publish something, that is no next period."""
+    assert "with the next one: " not in (said := called(folder, "--dry-run").out), said
+    missed = "the missed 2026-01-05 to 2026-01-12"
+    assert f"\nprivacy  with {missed}: epsilon" in said and f"\nrecall   of {missed}: " in said
+    assert f"; {missed} fits and costs epsilon 1" in said
+
+
 def test_a_folder_holds_all_periods_and_a_watched_one_is_read_to_the_period_s_end(folder: Path) -> None:
     """The sinks and the sources of `stream` serve a report too, with the same rankings."""
     assert report(folder, "--window-end", "2026-01-12") == 0
@@ -201,8 +228,9 @@ def test_noise_is_forecast_for_each_period_and_only_for_rows_that_are_there(fold
     (folder / "weekly.yaml").write_text(noisy.replace("source:\n", "source:\n  success_file: _SUCCESS\n"))
     late = ["--backfill", "--until", "2026-01-26"]
     waits = "2026-01-05 to 2026-01-12, 2026-01-12 to 2026-01-19, 2026-01-19 to 2026-01-26"
-    waits = f"private-topk: {folder}/weekly.yaml: 3 of 3 periods wait for their input: {waits}"
-    waits += ": without --quiet this call says for what\n"
+    waits = f"private-topk: 3 of 3 periods wait for their input: {waits}"
+    waits += f"; of the first: {folder}/weekly.yaml:3: source.success_file {folder}/_SUCCESS is not there yet, so the"
+    waits += " input may still be on its way: nothing was done; call it again\n"
     assert called(folder, *late, status=3)[1:] == ("", waits), "one line, and no warning at every call"
     loud = command("report", folder / "weekly.yaml", *late)
     assert loud.err.count("_SUCCESS is not there yet") == 3 and loud.out.count("backfill, period") == 3
@@ -229,7 +257,7 @@ def test_published_counts_take_the_place_of_declared_ones(folder: Path) -> None:
     assert told("2026-01-12").startswith(
         "judging by 10 items and 1,000,000 users, of whom 40% hold the item of rank 1 and 20% that of rank 3"
     )
-    assert told() == f"of the next one: {told('2026-01-12')}"
+    assert told() == f"of the missed 2026-01-05 to 2026-01-12: {told('2026-01-12')}"
     assert report(folder, "--window-end", "2026-01-12", "--quiet") == 0
     said = told("2026-01-19")
     assert (
@@ -238,7 +266,7 @@ def test_published_counts_take_the_place_of_declared_ones(folder: Path) -> None:
     fit = re.search(r"joint finds \S+ of the top 3 on average \(([\d.]+)%\)", said)
     compared = re.search(r"\. From the declared counts (\d+)% was forecast, from the published counts (\d+)%", said)
     assert fit and compared and compared[1] == "100" and abs(int(compared[2]) - float(fit[1])) <= 0.5, said
-    assert told() == f"of the next one: {said}"
+    assert told() == f"of the missed 2026-01-12 to 2026-01-19: {said}"
     for words in (("--window-end", "2026-01-19"), ()):
         done = called(folder, *words, "--dry-run")
         assert (done.out + done.err).count("close to noise") == 1, done
@@ -340,7 +368,7 @@ def test_a_horizon_that_no_longer_fits_is_told_before_the_charge(folder: Path) -
     assert "rows.csv, whose first line has 4 values, user, item, time among them (only a terminal shows it)" in said
     (folder / "weekly.yaml").write_text(year)
     left = "1 of 2 periods remain after this run; with them "
-    fit = f"{left}100.0% of the user budget would be used (epsilon 2, delta 0), so they fit; reports that were never "
+    fit = f"horizon  fits: {left}100.0% of the user budget would be used (epsilon 2, delta 0); reports that were never "
     fit += "charged are not counted; the periods left of this one cost epsilon 1 of the 2 that the budget holds"
     said = told(folder, *first, "--dry-run")
     assert f"{fit}\n" in said
@@ -575,6 +603,11 @@ def test_a_check_reads_the_lists(folder: Path, name: str, content: str | None, m
     assert "a valid report: its rows were not looked at\n" in said
     absent = f"file:{folder}/key cannot be read: No such file or directory"
     assert re.search(rf"^key +{absent}, so not checked: whether a run can read it$", said, re.MULTILINE), said
+    (folder / "key").write_text("7 bytes")
+    for words in (["--dry-run"], ["--backfill"]):
+        err = called(folder, *words, status=2).err
+        assert f"release_key file:{folder}/key must have at least 16 bytes, got 7: make one" in err
+    (folder / "key").unlink()
     remote = text.replace("file:key", "gcp-secret:projects/p/secrets/s/versions/1")
     (folder / "weekly.yaml").write_text(remote)
     assert re.search(r"^key +not read here, so not checked: whether a run can", called(folder, "--dry-run").out, re.M)

@@ -92,7 +92,8 @@ _KEPT, _NO_ROWS = "kept", "no rows"
 NONE_LEFT = "no row is left: this is pure noise"
 _USERS: dict[AboutUsers | None, str] = {
     "few": "fewer than 100 users, few for a private ranking: is the user column right?",
-    "one a row": "nearly every row has a user of its own: a survey, or is the user column an id of rows or sessions?",
+    "many": "a user has three rows or fewer on average: a survey or rare visits, or is the user column an id of rows, "
+    "orders or sessions?",
 }
 _LISTED = "the list has exactly the items of these rows: one made from them promises nothing, so is it public?"
 _MIN_LISTED = 20
@@ -139,20 +140,32 @@ def tell_dropped_rows(done: Done, asked: bool | None, exact: bool = False) -> No
     say(Line(f"dropped rows {heading(exact)}: {printable(told)}", event="dropped_rows", **facts), sys.stderr)
 
 
+class ListedItems:
+    """Whether rows have every item of a long list, and no other."""
+
+    def __init__(self, spec: TopK) -> None:
+        long = isinstance(spec.domain, PublicDomain) and spec.groups is None and spec.domain.size >= _MIN_LISTED
+        self._listed = spec.domain if long and isinstance(spec.domain, PublicDomain) else None
+        self._seen = np.zeros(0 if self._listed is None else self._listed.size, bool)
+
+    def add(self, items: pa.Array) -> None:
+        if self._listed is not None:
+            codes = self._listed.encode(items)
+            if (codes < 0).any():
+                self._listed = None
+            else:
+                self._seen[codes] = True
+
+    def are_all(self) -> bool:
+        return self._listed is not None and bool(self._seen.all())
+
+
 def _lists_its_items(report: Report) -> bool:
     """Whether a table has every item of a long list, and no other."""
-    part, spec, period = report.source.parts()[0], report.question.top_k, report.question.period
-    listed = spec.domain
-    if not isinstance(listed, PublicDomain) or spec.groups is not None or listed.size < _MIN_LISTED:
-        return False
-    seen = np.zeros(listed.size, bool)
+    part, period, items = report.source.parts()[0], report.question.period, ListedItems(report.question.top_k)
     for rows in part.rows(period) or ():
-        block, _ = block_of(rows, part.columns.within(period), rows.arrived)
-        codes = listed.encode(block["item"])
-        if (codes < 0).any():
-            return False
-        seen[codes] = True
-    return bool(seen.all())
+        items.add(block_of(rows, part.columns.within(period), rows.arrived)[0]["item"])
+    return items.are_all()
 
 
 def _plainly(names: list[str], report: Report) -> Iterator[str]:
@@ -201,7 +214,7 @@ class DistinctUsers:
         lowest = len(self._join())
         users = lowest * _ALL // self._below
         error = 5 * users / math.sqrt(lowest) if self._below < _ALL else 0
-        return about_users(self.rows, users, max(self.rows - users - int(error), 0))
+        return about_users(self.rows, users, users + int(error))
 
 
 @dataclass
@@ -230,7 +243,7 @@ class DataQuality:
         users_of: those of each input, of several.
         copies: files of which a row counts and that hold the same bytes.
         in_memory: the rows are a table of Python's, so arguments and no options are named.
-        listed: and have every item of the list, and no other.
+        items: those of all rows.
     """
 
     rows: Counter[str] = field(default_factory=Counter)
@@ -253,7 +266,7 @@ class DataQuality:
     users_of: dict[str, DistinctUsers] = field(default_factory=dict)
     period: Period | None = None
     in_memory: bool = False
-    listed: bool = False
+    items: ListedItems | None = None
 
     @property
     def total(self) -> int:
@@ -287,9 +300,9 @@ class DataQuality:
             yield f"  {users}"
         else:
             for uri, its in self.users_of.items():
-                if (look := its.look()) == "one a row":
+                if (look := its.look()) == "many":
                     yield f"  {self._where(uri)}{_USERS[look]}"
-        if self.listed:
+        if self.items is not None and self.items.are_all():
             yield f"  {_LISTED}"
         if self.lost.total() == self.total:
             few = not exact and not self.in_memory and max(self.lost.values(), default=0) < _MIN
@@ -402,7 +415,8 @@ def data_quality_of(report: Report) -> DataQuality:
     Raises InvalidArgument if only a run can read it.
     """
     period, domain = report.question.period, report.question.top_k.domain
-    look = DataQuality(period=period, in_memory=isinstance(report.source, Frame))
+    items = ListedItems(report.question.top_k)
+    look = DataQuality(period=period, in_memory=isinstance(report.source, Frame), items=items)
     groups = report.question.top_k.groups
     listed = {"domain": domain if domain.is_public else None, "groups": None if groups is None else groups.labels}
     uris = dict.fromkeys(part.uri for part in report.source.parts())
@@ -428,7 +442,6 @@ def data_quality_of(report: Report) -> DataQuality:
         with of_input(number):
             for rows in there:
                 _add(look, rows, columns, report.question.top_k, spelled, part.uri)
-    look.listed = look.in_memory and _lists_its_items(report)
     look.copies = list(_copies(look, [part for part in report.source.parts() if isinstance(part, Files)]))
     return look
 
@@ -471,6 +484,8 @@ def _add(
         look.causes[uri, _ANOTHER_ENCODING] += max(broken)
         for cause, count in rows.causes().items():
             look.causes[uri, cause] += count
+    if look.items is not None:
+        look.items.add(block["item"])
     users = block["user"].cast(pa.large_string())
     trimmed = pc.utf8_trim_whitespace(users)
     look.notes[uri, _BLANK] += pc.sum(pc.equal(trimmed, "")).as_py() or 0

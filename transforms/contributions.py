@@ -134,7 +134,7 @@ class _CountDoFn(ThreadPoolDoFn):
     def emit(self, result: tuple[Iterable[KeyedCounts], UsersSeen]) -> Iterable[KeyedCounts]:
         counted, seen = result
         yield from _marked(counted, self._any_left)
-        self._users_left.inc(seen.rows, seen.at_most, seen.rows - seen.at_least)
+        self._users_left.inc(seen.rows, seen.at_most, seen.at_least)
 
 
 def _marked(counts: Iterable[KeyedCounts], any_left: Mark) -> Iterator[KeyedCounts]:

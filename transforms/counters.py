@@ -21,7 +21,7 @@ from private_topk.transforms.errors import by_signature
 
 _NAMESPACE, _DROPPED, _ROUNDED = "private_topk", "operator_only_dropped_rows_", "_at_least"
 _MARKS = _DREW, _HAD_ROWS = "operator_only_workers_that_drew", "operator_only_workers_with_rows_left"
-_LEFT = tuple(f"operator_only_{what}_at_least" for what in ("rows_left", "users_left", "rows_after_a_users_first"))
+_LEFT = tuple(f"operator_only_{what}_at_least" for what in ("rows_left", "users_left", "rows_beyond_3_a_user"))
 _EMPTY, _MAX_NAMED = "operator_only_rankings_of_nothing", 100
 _OF_DECIMALS = "operator_only_rows_whose_decimals_are_rounded"
 _SIZES = (100, 10_000, 1_000_000, 100_000_000)
@@ -156,7 +156,7 @@ class Mark:
 
 
 class UsersLeft:
-    """The counters of the rows that are left to rank, of their users, and of the rows after each user's first: each
+    """The counters of the rows that are left to rank, of their users, and of the rows beyond three for each user: each
     worker adds the largest size that it has reached, as of dropped rows, and never more.
     """
 
@@ -164,8 +164,9 @@ class UsersLeft:
         self._seen = [0] * len(_LEFT)
         self._counters = [Metrics.counter(_NAMESPACE, name) for name in _LEFT]
 
-    def inc(self, *more: int) -> None:
-        """Count so many of each, in that order. On the worker's own thread, as above."""
+    def inc(self, rows: int, at_most: int, at_least: int) -> None:
+        """Count rows, and their users, who are between two numbers. On the worker's own thread, as above."""
+        more = (rows, at_most, rows_beyond(rows, at_least))
         for place, (counter, number) in enumerate(zip(self._counters, more, strict=True)):
             before = self._seen[place]
             self._seen[place] += number
@@ -216,15 +217,20 @@ def read_whether_rows_are_left(metrics: MetricResults) -> bool | None:
     return _HAD_ROWS in names if names & set(_MARKS) else None
 
 
-AboutUsers = Literal["few", "one a row"]
-"""What may be wrong with the user column: fewer than 100 users have 100 rows or more; or of 10,000 rows or more nearly
-each has a user of its own.
+AboutUsers = Literal["few", "many"]
+"""What may be wrong with the user column: fewer than 100 users have 100 rows or more; or 10,000 rows or more have so
+many that there are at most three rows for each, as of an id of rows or orders.
 """
 
 
-def about_users(rows: int, users: int, after_first: int) -> AboutUsers | None:
-    """What may be wrong with the users of rows, by how many these are, roughly."""
-    return _look(*map(_reached, (rows, users, after_first)))
+def about_users(rows: int, at_most: int, at_least: int) -> AboutUsers | None:
+    """What may be wrong with the users of rows, by how many these are, roughly: between two numbers."""
+    return _look(*map(_reached, (rows, at_most, rows_beyond(rows, at_least))))
+
+
+def rows_beyond(rows: int, users: int) -> int:
+    """How many rows there are beyond three for each user."""
+    return max(rows - 3 * users, 0)
 
 
 def read_about_users(metrics: MetricResults) -> AboutUsers | None:
@@ -236,11 +242,11 @@ def read_about_users(metrics: MetricResults) -> AboutUsers | None:
     return None if look == "few" and counts[_HAD_ROWS] != 1 else look
 
 
-def _look(rows: int, users: int, after_first: int) -> AboutUsers | None:
+def _look(rows: int, users: int, beyond: int) -> AboutUsers | None:
     """By the sizes that each has reached: of 10,000 rows fewer than 100, of a million fewer than 10,000, and so on."""
     if rows >= _SIZES[0] > users:
         return "few"
-    return "one a row" if rows >= _SIZES[1] and after_first * _SIZES[1] <= rows else None
+    return "many" if rows >= _SIZES[1] and beyond * _SIZES[1] <= rows else None
 
 
 def read_empty_rankings(metrics: MetricResults) -> list[str]:

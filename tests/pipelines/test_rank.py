@@ -819,13 +819,14 @@ def test_dropped_rows_are_shown_in_a_notebook_or_on_request(
 
 MANY = pl.DataFrame({"row": range(10_050), "item": ["tea", "cake", "tea"] * 3_350}).with_columns(
     few=pl.col("row") % 99,
-    people=pl.col("row") % 9_000,
+    order=pl.col("row") // 2,
+    people=pl.col("row") % 3_000,
     group=pl.lit("DE"),
     time=1_767_600_000 + pl.col("row") % 9 * 86_400,
 )
 DAYS = Period.of("2026-01-05", "2026-01-15", "1d")
 OWN, FEW = (
-    "; nearly every row has a user of its own: a survey, or is ",
+    "; a user has three rows or fewer on average: a survey or rare visits, or is ",
     "; fewer than 100 users, few for a private ranking: is ",
 )
 
@@ -845,7 +846,7 @@ def test_a_user_column_that_names_rows_or_few_users_is_asked_about(
 ) -> None:
     """By a run and by a dry run, to the operator alone."""
     asked = {"k": 1, "mechanism": "joint", "epsilon": 1.0, "domain": ["tea", "cake"], **asked}
-    for user, told in {"row": OWN, "few": FEW, "people": None}.items():
+    for user, told in {"row": OWN, "order": OWN, "few": FEW, "people": None}.items():
         found = str(rank(MANY, **asked, user=user, show_dropped_rows=True))
         once, shown = capsys.readouterr().err, dict.fromkeys((OWN, FEW))
         dry_run(MANY, **asked, user=user, show_dropped_rows=True)
@@ -912,7 +913,7 @@ def test_amounts_of_a_fractional_type_need_a_resolution(capsys: pytest.CaptureFi
 def test_many_users_are_counted_by_some_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """The estimate's standard deviation is 0.9%: wrong by five of them once in 1,000,000 calls."""
     monkeypatch.setattr("private_topk.pipelines.dropped_rows._MAX_USERS", 1 << 14)
-    for repeated, look in ((0, "one a row"), (1000, None)):
+    for repeated, look in ((0, "many"), (6000, "many"), (7000, None)):
         users = DistinctUsers()
         for start in range(0, 200_000, 10_000):
             users.add(pa.array([f"u{n}" for n in range(start, start + 10_000 - repeated)] + ["u"] * repeated))

@@ -152,7 +152,8 @@ def _remedy(path: str, other: str, columns: Columns) -> str:
     if has_tabs(path):
         return f"a .tsv file has tabs between its values, and this one {_OTHERS[other]}: name it .csv"
     if columns.public:  # a list, which no option is for
-        return f"write commas in place of {_OTHERS[other]}" + (", or name it .tsv" if other == "\t" else "")
+        saved = "name it .tsv" if other == "\t" else "as a .txt with one on every line"
+        return f"save it with commas in place of {_OTHERS[other]}, or {saved}: {{csv_delimiter}} is for the input only"
     shown = "\\t" if other == "\t" else other
     return f"give {{csv_delimiter}} '{shown}'" + (", or name it .tsv" if other == "\t" else "")
 

@@ -306,7 +306,7 @@ class Report:
             )
 
     def check_rows(self) -> None:
-        """Raise InvalidArgument if there are fewer rows than expected, of all inputs or of one. Reads as many as it
+        """Raise InputNotReady if there are fewer rows than expected, of all inputs or of one. Reads as many as it
         takes to decide.
         """
         wanted = self.expect_rows_at_least or 0
@@ -350,8 +350,8 @@ class Report:
 
 
 def _too_few(least: int | None, where: str = "") -> InvalidArgument:
-    remedy = "nothing was done; --dry-run --show-dropped-rows tells an operator more"
-    return InvalidArgument("expect_rows_at_least", f"{least}: fewer rows{where} would count", remedy)
+    remedy = "nothing was done; call it again once more have come; --dry-run --show-dropped-rows tells an operator more"
+    return InputNotReady("expect_rows_at_least", f"{least}: fewer rows{where} would count", remedy)
 
 
 def _first(names: list[str]) -> str:

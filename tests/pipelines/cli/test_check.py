@@ -298,6 +298,15 @@ class TestTheOperatorsLook:
             told = checked("--show-dropped-rows", rows="rows.csv").err
             assert f"100 or more of 'time' are like '{like}', which is not read" in told, told
 
+    def test_a_list_that_is_made_from_the_rows_is_asked_about(self, folder: Path) -> None:
+        """Also from those outside the period; not one with an item more."""
+        rows = [{**row, "item": f"item {n % 30}"} for n, row in enumerate(rows_of())]
+        write(folder / "rows.parquet", [*rows, {"user": "u", "item": "item 30", "time": 0}])
+        for listed, told in ((31, True), (30, False), (32, False)):
+            write(folder / "items.txt", "".join(f"item {n}\n" for n in range(listed)))
+            done = checked("--show-dropped-rows")
+            assert ("\n  the list has exactly the items of these rows: one made" in done.err) is told, done.err
+
     @pytest.mark.parametrize(
         ("name", "line", "said"),
         [
@@ -542,7 +551,7 @@ class TestTheOperatorsLook:
 
 
 class TestRowsExpected:
-    @pytest.mark.parametrize(("least", "status"), [(1, 0), (600, 0), (601, 2)])
+    @pytest.mark.parametrize(("least", "status"), [(1, 0), (600, 0), (601, 3)])
     def test_whether_a_run_starts(self, folder: Path, least: int, status: int) -> None:
         done = command("run", "--input", "rows.parquet", *ASKED, "--quiet", "--expect-rows-at-least", least)
         assert done.status == status and (folder / "out.csv").exists() is (status == 0)
@@ -553,7 +562,7 @@ class TestRowsExpected:
     def test_rows_outside_the_period_or_the_list_do_not_count(self, folder: Path, other: dict[str, Any]) -> None:
         write(folder / "rows.parquet", rows_of(**other))
         done = command("run", "--input", "rows.parquet", *ASKED, "--expect-rows-at-least", 1)
-        assert done.status == 2 and "nothing was done; --dry-run --show-dropped-rows tells" in done.err
+        assert done.status == 3 and "nothing was done; call it again once more have come" in done.err
 
 
 def test_a_dry_run_of_a_stream_publishes_nothing(folder: Path) -> None:

@@ -11,6 +11,9 @@
 | to_date | docs/to-date.md | size of the noise against the number of steps | none: it hangs on the question alone |
 | orders | docs/mechanisms.md | error of weighted-order beside cdp-peeling against k over epsilon | games, gowalla |
 
+`page.png`, of README.md, is a screenshot of the page that README.md makes: `chromium --headless --hide-scrollbars
+--window-size=1100,992 --screenshot=docs/pictures/page.png out/ranking.html`.
+
 Games, gowalla and commits are of the folder of shared data (PRIVATE_TOPK_SHARED): without it their pictures are left.
 """
 

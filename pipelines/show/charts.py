@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from private_topk.pipelines.files import as_path, replace_file
@@ -16,6 +17,7 @@ from private_topk.pipelines.show.templates import rendered
 from private_topk.transforms.errors import InvalidArgument, verbatim
 
 COLOURS, LIT = 8, 10
+_GAP = "…"
 _DASHES = ("", "7 4", "2 4", "9 3 2 3")
 _MAX_PLACES, _MAX_WINDOWS = 50, 104
 _LABEL, _BETWEEN, _TOP, _LENGTH, _BAR, _ROOMY = 34, 16, 30, 260, 150, 26
@@ -61,7 +63,7 @@ def bump_chart(listings: Sequence[Listing], name: str) -> str:
     Args:
         name: the prefix of identifiers in the picture, unique within a page.
     """
-    shown = listings[-_MAX_WINDOWS:]
+    shown = _with_gaps(listings[-_MAX_WINDOWS:])
     most = max(len(listing.rows) for listing in shown)
     places, last = min(most, _MAX_PLACES), len(shown) - 1
     row, step = _ROOMY if places <= 20 else 18, min(max(600 // last, 14), 96)
@@ -79,7 +81,8 @@ def bump_chart(listings: Sequence[Listing], name: str) -> str:
     lines.sort(key=lambda line: line[1] is not None)  # coloured lines are drawn last, and so on top
     left_out = f" Only the first {places} places are drawn." if most > places else ""
     left_out += " A broken line stands where something was asked otherwise." if any(e.changed for e in shown) else ""
-    cut = f" Only the last {len(shown)} of {len(listings)} windows are drawn." if len(listings) > len(shown) else ""
+    left_out += f" {_GAP} stands where windows are missing." if any(e.is_gap for e in shown) else ""
+    cut = f" Only the last {_MAX_WINDOWS} of {len(listings)} windows are drawn." if len(listings) > _MAX_WINDOWS else ""
     group, noise = listings[-1].group, how_many_are_noise(listings)
     title = f"Places{'' if group is None else f' of {group}'} over {len(listings)} windows{noise}"
     note = (f"{title}." if noise or group is not None else "") + cut
@@ -100,7 +103,8 @@ def bump_chart(listings: Sequence[Listing], name: str) -> str:
         top=_TOP,
         bottom=_TOP + places * row,
         windows=[
-            (left + n * step, each.day(of_ends) if (last - n) % every == 0 else "") for n, each in enumerate(shown)
+            (left + n * step, _GAP if each.is_gap else each.day(of_ends) if (last - n) % every == 0 else "")
+            for n, each in enumerate(shown)
         ],
         marks=[
             (left + n * step - step // 2, f"From {each.day(of_ends)}: {each.changed}")
@@ -118,6 +122,16 @@ def bump_chart(listings: Sequence[Listing], name: str) -> str:
         between=_between(by_item, last, left, step) if row == _ROOMY else [],
         note=note,
     )
+
+
+def _with_gaps(listings: Sequence[Listing]) -> Sequence[Listing]:
+    """The listings in the order of time, with an empty one between two where windows are missing."""
+    shown = list(listings[:1])
+    for before, each in pairwise(listings):
+        if before.end is not None and each.start is not None and before.end < each.start:
+            shown.append(Listing(before.end, each.start, each.group, (), each.zone, is_gap=True))
+        shown.append(each)
+    return shown
 
 
 def _between(by_item: Mapping[str, Mapping[int, int]], last: int, left: int, step: int) -> list[tuple[int, int, str]]:

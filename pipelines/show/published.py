@@ -37,6 +37,7 @@ class Listing(NamedTuple):
         bounded: a bound has kept some of a person's rows out of what was counted.
         changed: what was asked otherwise in the windows before it.
         corrected: other rankings of the same window were published before.
+        is_gap: it stands for windows that are missing.
     """
 
     start: datetime | None
@@ -50,6 +51,7 @@ class Listing(NamedTuple):
     bounded: bool = False
     changed: str = ""
     corrected: bool = False
+    is_gap: bool = False
 
     @property
     def ranked(self) -> bool:

@@ -284,7 +284,7 @@ def how_to_read(report: PublishedReport) -> list[str]:
     several = len({(listing.start, listing.end) for listing in listings}) > 1
     series = manifest is not None and manifest.to_date is not None
     drawn = manifest is not None and manifest.private  # of others nobody knows whether there is any noise
-    far, counted = of_draws(report), drawn and any(listing.counted for listing in listings)
+    far, counted = of_places(report), drawn and any(listing.counted for listing in listings)
     sentences = {
         what_is_ranked(manifest): manifest is not None,
         "This ranking is a set: the items stand in the order of the public list, or in alphabetical order, and not "
@@ -331,6 +331,13 @@ def of_draws(report: PublishedReport) -> str:
     manifest = report.manifest
     drawn = not_corrected(report.parts or ([manifest] if manifest else []))
     return noise.of_draws([each for each in drawn if manifest is None or each.bounds() & manifest.bounds()])
+
+
+def of_places(report: PublishedReport) -> str:
+    """The same beside the ranking, where counts that are shown have noise of their own."""
+    far = of_draws(report)
+    apart = far and any(listing.counted for listing in report.listings())
+    return f"{far} in the draw of places, which is not the noise of the counts shown" if apart else far
 
 
 def changes_of(report: PublishedReport) -> list[str]:

@@ -73,6 +73,12 @@ def test_page_terminal_and_sign_off_say_how_far_the_noise_moves_counts() -> None
     assert said(part(epsilon=0.5)) == said(part(epsilon=0.5), part()) == said(part(), part(epsilon=0.5)) == [True] * 3
     drawn = {"privacy": {**manifest(1).to_json()["privacy"], "noisy_counts": {"drawn": True}}}
     assert said(part(epsilon=0.5), part("joint")) == [False] * 3
+    apart = "less than 62 users in the draw of places, which is not the noise of the counts shown"
+    for counts in (True, False):
+        report = PublishedReport(rows(1, ["a", "b"], 2, counts=counts), part(epsilon=0.5), parts=(part(epsilon=0.5),))
+        assert (
+            page(report).count(apart) == 2 * counts and (apart in " ".join(" ".join(in_text(report)).split())) is counts
+        )
     assert of_draws([part("laplace", max_items_per_user=3)]) and not of_draws([part("gamma")])
     assert not of_draws([manifest(1, mechanism="laplace", parameters={"epsilon": 1.0}, **drawn)])
     assert not of_draws([part("one of another version")]) and not of_draws([])

@@ -182,6 +182,18 @@ def test_a_line_goes_through_its_places_and_ends_where_the_item_is_missing() -> 
     ]
 
 
+def test_windows_that_are_missing_leave_a_gap_in_the_picture() -> None:
+    """One, however many they are: those beside it are no neighbours, and no line joins them."""
+    told = rows(5, ["a"], 1, counts=False)
+    four = [each for n, each in enumerate(manifest(5).to_json()["windows"]) if n != 2]
+    drawn = bump_chart(PublishedReport(told[:2] + told[3:], manifest(5, windows=four)).listings(), "places")
+    found = Reader(drawn)
+    assert [its["d"] for its in found.of("path") if its.get("class")] == ["M60 43l96 0M348 43l96 0"]
+    assert found.texts.count("…") == 1 and "… stands where windows are missing" in drawn and "over 4 windows" in drawn
+    whole = bump_chart(PublishedReport(told, manifest(5)).listings(), "places")
+    assert "…" not in whole and "missing" not in whole
+
+
 def test_a_picture_of_the_middle_alone_has_its_name_and_whole_dates() -> None:
     told = [{**row, "item": "tea"} for row in rows(9, ["a"], 1, counts=False)[6:7]]
     found = Reader(bump_chart(PublishedReport(told, manifest(9)).listings(), "places"))

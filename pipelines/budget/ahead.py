@@ -39,13 +39,12 @@ class Ahead:
 
     def in_words(self, which: str = "") -> str:
         """The sentence; `which` tells whose periods remain, and after what."""
-        fit = "they fit" if self.fitting == self.left else "none of them fits"
-        if 0 < self.fitting < self.left:
-            fit = f"{self.fitting:,} of them fit and {self.left - self.fitting:,} will be refused"
-        return (
-            f"{self.left:,} of {self.horizon:,} periods{which}; with them {float(self.used):.1%} of the user budget "
-            f"would be used ({self.promise}), so {fit}"
-        )
+        told = f"{self.left:,} of {self.horizon:,} periods{which}; with them {float(self.used):.1%} of the user budget "
+        told += f"would be used ({self.promise})"
+        if self.fitting == self.left:
+            return f"fits: {told}"
+        some = f"{self.fitting:,} of them fit and {self.left - self.fitting:,} will be refused"
+        return f"does not fit: {told}, so {some if self.fitting else 'none of them fits'}"
 
 
 def ahead_of(budget: Budget, books: Books, left: int, horizon: int, readings: Sequence[Cost]) -> Ahead:
@@ -74,7 +73,7 @@ def beside_others(budget: Budget, books: Books, own: Ahead, name: str, which: st
     """
     others, told = [each for other, _, each in reports_ahead(budget, books) if other != name], own.in_words(which)
     if others:
-        told = f"{_together(budget, books, [own, *others])}; of this one {told}{_ALONE}"
+        told = f"{_together(budget, books, [own, *others])}; this one alone {told}"
     told += "; reports that were never charged are not counted" if own.fitting else ""
     return (
         f"{told}; the periods left of this one cost {_of_total(budget, _with(budget, [], [(own.left, own.readings)]))}"
@@ -92,8 +91,9 @@ def _together(budget: Budget, books: Books, reports: Sequence[Ahead]) -> str:
     spent = heaviest(budget, budget_usage(budget, books).charges)
     in_all = _with(budget, spent, [(each.left, each.readings) for each in reports])
     used = budget.used(in_all)
-    refused = ", so some will be refused" if used > 1 else ""
-    return f"with all periods of all reports {float(used):.1%} would be used ({_promise(budget, in_all)}){refused}"
+    verdict, refused = ("does not fit", ", so some will be refused") if used > 1 else ("fits", "")
+    told = f"with all periods of all reports {float(used):.1%} would be used ({_promise(budget, in_all)})"
+    return f"{verdict}: {told}{refused}"
 
 
 def _promise(budget: Budget, spent: Cost) -> str:

@@ -29,8 +29,6 @@ from private_topk.transforms.mechanisms.exact.accounting import largest
 from private_topk.transforms.stated import number
 
 _DAY = timedelta(days=1)
-ANOTHER_EPSILON = "may state another epsilon, at another delta, or of Gaussian noise: both hold"
-"""What is to be said of a promise that stands beside what a ledger has added up."""
 
 
 def statement(budget: Budget, books: Books, remaining: int | None = None, k: int | None = None) -> dict[str, Any]:
@@ -242,8 +240,7 @@ def only_rhos_from(charge: Entry, books: Books) -> str:
         return ""
     where = "" if budget.unit == "user" else " in these windows"
     fell = " to ".join(number(budget.left(each).epsilon, rounding=ROUND_FLOOR) for each in (before, after))
-    what = "what fits of a pure release of any mechanism"
-    return f"; from then on only rhos count{where}: {what} falls from epsilon {fell}"
+    return f"; from then on rhos add up{where}, and the largest pure release that fits falls from epsilon {fell}"
 
 
 def in_numbers(stated: dict[str, Fraction]) -> str:

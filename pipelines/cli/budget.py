@@ -26,7 +26,6 @@ from private_topk.pipelines.budget.ahead import told_ahead
 from private_topk.pipelines.budget.composition import UNITS, check_windows
 from private_topk.pipelines.budget.rows import moment
 from private_topk.pipelines.budget.statement import (
-    ANOTHER_EPSILON,
     adopted,
     in_numbers,
     of_datasets,
@@ -330,10 +329,10 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
     if left["epsilon"] <= found["total"]["epsilon"] * LEAST:
         fits = "nothing"
     by_rho = f"            by zCDP, from rho {shown(found['spent']['rho'])}; "
-    by_rho += f"a page {ANOTHER_EPSILON}"
+    by_rho += "both this epsilon and that of a page are true: it may be at another delta, or of Gaussian noise"
     ahead = told_ahead([budget], books)
     notes = ["later periods of a report are paid from this too"] * (budget.unit == "user" and not ahead)
-    notes += ["epsilons by zCDP do not add up, rhos do"] * (found["spent"]["accounting"] == "zcdp")
+    notes += ["releases add up by rho, not by epsilon"] * (found["spent"]["accounting"] == "zcdp")
     lines = [
         f"{budget.dataset}: {in_numbers(found['total'])} for {UNITS[budget.unit]}",
         f"  [{'#' * round(30 * min(used, 1)):<30}] {used:.1%} used by {charges}",

@@ -255,7 +255,7 @@ def test_the_charge_from_which_on_only_rhos_count_says_what_fits_then(url: str, 
     assert ledger.charge(request("a", unit=unit, cost=pure)).only_rhos == ""
     asked = request("b", unit=unit, cost=noise)
     told = ledger.quote(asked).only_rhos
-    turns = f"; from then on only rhos count{where}: what fits of a pure release of any mechanism falls from epsilon"
+    turns = f"; from then on rhos add up{where}, and the largest pure release that fits falls from epsilon"
     assert told.startswith(f"{turns} 3.7 to 0.68")
     said: list[str] = []
     with charged(asked, ledger, said.append):

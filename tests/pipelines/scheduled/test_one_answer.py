@@ -248,25 +248,27 @@ def test_a_file_that_is_checked_is_told_what_its_ledger_says(folder: Path) -> No
 
     said = checked()
     cost = "epsilon 0.5 added up, or rho 0.03125 by zCDP"
-    fits = f"the next one fits and costs {cost}; 50.0% of the user budget would be used\n"
+    fits = f"the missed 2026-01-12 to 2026-01-19 fits and costs {cost}; 50.0% of the user budget would be used\n"
     assert f"ledger   dataset heard, periods charged: 1; {fits}" in said
-    assert "\nprivacy  with the next one: epsilon 2 for one user's rows in all windows" in said
+    assert "\nprivacy  with the missed 2026-01-12 to 2026-01-19: epsilon 2 for one user's rows in all windows" in said
     never = "; reports that were never charged are not counted; the periods left of this one cost epsilon 1.5 of the 2 "
     never += "that the budget holds\n"
-    fit = f"with them 100.0% of the user budget would be used (epsilon 2, delta 0), so they fit{never}"
-    assert f"horizon  3 of 4 periods remain; {fit}" in said
+    fit = f"with them 100.0% of the user budget would be used (epsilon 2, delta 0){never}"
+    assert f"horizon  fits: 3 of 4 periods remain; {fit}" in said
     fit = "with them 137.5% of the user budget would be used (epsilon 2.75, delta 0), so 2 of them fit and 1 will be "
     fit += "refused"
     fit += never.replace("1.5", "2.25")
-    assert f"horizon  3 of 4 periods remain; {fit}" in (said := checked("epsilon: 2", "epsilon: 3", 2))
+    assert f"horizon  does not fit: 3 of 4 periods remain; {fit}" in (said := checked("epsilon: 2", "epsilon: 3", 2))
     little = (
         "ledger.dataset has too little budget: 1 of the periods left will be refused: take a smaller budget.epsilon"
     )
     assert little in said, "with all of it told before"
-    assert "\nprivacy  with the next one: epsilon 2.75 for one user's rows in all windows" in said
+    assert (
+        "\nprivacy  with the missed 2026-01-12 to 2026-01-19: epsilon 2.75 for one user's rows in all windows" in said
+    )
     said = checked("first: 2026-01-05", "first: 2026-01-12", 2)
     assert "periods charged: 0;" in said
-    assert "horizon  4 of 4 periods remain; with them 125.0% of the user budget" in said
+    assert "horizon  does not fit: 4 of 4 periods remain; with them 125.0% of the user budget" in said
     assert "the user budget of dataset heard does not suffice" in checked("epsilon: 2", "epsilon: 7", 2)
     assert "with user column user (now who): that is another" in checked("source:", "source:\n  user_column: who", 2)
     assert "dataset heard, periods charged: 1, and none is left\n" in checked("horizon: 4", "horizon: 1")
@@ -298,9 +300,8 @@ def test_whoever_charges_the_budget_of_a_report_is_told_what_that_still_needs(fo
     assert "of report" not in said(f"report {folder}/weekly.yaml --window-end 2026-01-12 --dry-run")
     assert "of report" not in said(f"report {folder}/weekly.yaml --window-end 2026-01-12")
     day = Ledger(url).read().charges[-1].charged[:10]
-    left = (
-        f"3 of 4 periods of report weekly (last charged {day}) remain after this; with them 150.0% of the user budget "
-    )
+    left = f"does not fit: 3 of 4 periods of report weekly (last charged {day}) remain after this; "
+    left += "with them 150.0% of the user budget "
     left += "would be used (epsilon 3, delta 0), so 1 of them fit and 2 will be refused\n"
     assert f"\nreports  {left}" in said(f"{once('ad/hoc', '0.9')} --dry-run")
     assert f"\nledger: {left}" in said(once("adhoc", "0.9"))
@@ -309,7 +310,8 @@ def test_whoever_charges_the_budget_of_a_report_is_told_what_that_still_needs(fo
     assert of["reports"] == [{"report": "weekly", "charged": day, "horizon": 4, "left": 3, "fitting": 1}]
     (folder / "weekly.yaml").write_text(text.replace("horizon: 4", "horizon: 20").replace("k: 3", "k: 2"))
     assert report(folder, *SECOND) == 0
-    left = f"18 of 20 periods of report weekly (last charged {day}) remain; with them 170.0% of the user budget "
+    left = f"does not fit: 18 of 20 periods of report weekly (last charged {day}) remain; "
+    left += "with them 170.0% of the user budget "
     assert f"{left}would be used (epsilon 3.4, delta 0), so 4 of them fit and 14 will" in said(
         f"budget show --ledger {url}"
     )
@@ -320,11 +322,11 @@ def test_whoever_charges_the_budget_of_a_report_is_told_what_that_still_needs(fo
     left += "delta 0), so 3 of"
     told = said(f"report {folder}/other.yaml --dry-run")
     assert f"\nreports  {left}" in told
-    alone, rest = ", if the others take nothing", "; reports that were never charged are not counted\n"
-    rest = f"{rest[:-1]}; the periods left of this one cost epsilon 0.1 of the 2 that the budget holds\n"
+    alone, rest = ", if the others take nothing", "; reports that were never charged are not counted"
+    rest = f"{rest}; the periods left of this one cost epsilon 0.1 of the 2 that the budget holds\n"
     together = "with all periods of all reports 175.0% would be used (epsilon 3.5, delta 0), so some will be refused"
-    assert told.count(f"{alone}\n") == 1 and told.count(f"{alone}{rest}") == 1
-    assert f"\nhorizon  {together}; of this one 4 of 4 periods remain; with them " in told, told
+    assert told.count(f"{alone}\n") == 1 and told.count(rest) == 1
+    assert f"\nhorizon  does not fit: {together}; this one alone fits: 4 of 4 periods remain; with them " in told, told
     told = said(f"report {folder}/other.yaml --window-end 2026-01-12 --dry-run")
     assert f"{left} them fit and 15 will be refused, if the others take nothing\n" in told
 
@@ -366,16 +368,20 @@ def test_a_report_whose_first_period_was_moved_has_its_new_periods_left(folder: 
     (folder / "weekly.yaml").write_text(moved)
     together = "with all periods of all reports 120.0% would be used (epsilon 3, delta 0), so some will be refused"
     charged = command("report", str(folder / "weekly.yaml"), "--window-end", "2026-01-26", "--quiet")
-    assert charged.status == 0 and charged.err.count(f"ledger: {together}\n") == 1
+    assert charged.status == 0 and charged.err.count(f"ledger: does not fit: {together}\n") == 1
     adopted = command("budget", "adopt", "--ledger", other, "--dataset", "heard", f"{folder}/out", f"{folder}/others")
     for said in (command("budget", "show", "--ledger", url), adopted):
-        assert re.search(r"  ahead     1 of 2 periods of report weekly .* remain; with them 90.0% of", said.out), said
-        assert re.search(r"  ahead     3 of 4 periods of report other .* remain; with them 100.0% of", said.out), said
-        assert f"  ahead     {together}\n" in said.out
+        assert re.search(
+            r"  ahead     fits: 1 of 2 periods of report weekly .* remain; with them 90.0% of", said.out
+        ), said
+        assert re.search(
+            r"  ahead     fits: 3 of 4 periods of report other .* remain; with them 100.0% of", said.out
+        ), said
+        assert f"  ahead     does not fit: {together}\n" in said.out
     done = command("report", str(folder / "other.yaml"), "--dry-run")
-    assert "\nreports  1 of 2 periods of report weekly " in done.out
-    assert f"\nhorizon  {together}; of this one " in done.out
-    assert done.out.count(together) == 1 and f"{together}; of this one " in told(folder, "--dry-run", status=0)
+    assert "\nreports  fits: 1 of 2 periods of report weekly " in done.out
+    assert f"\nhorizon  does not fit: {together}; this one alone fits: " in done.out
+    assert done.out.count(together) == 1 and f"{together}; this one alone " in told(folder, "--dry-run", status=0)
     path = folder / "out/weekly-2026-01-19.csv"
     drawn, books = path.read_bytes(), Ledger(url).read().charges
     path.unlink()

@@ -140,7 +140,7 @@ def test_the_columns_of_a_history_add_up_to_what_is_spent(place: Path, capsys: p
     assert sum(charge["rho"] for charge in charges) == pytest.approx(shown["spent"]["rho"])
     assert shown["binds"] == "rho" and main(["budget", "show", "--ledger", URL]) == 0
     said = capsys.readouterr().out
-    assert f"by zCDP, from rho {row_of(shown['spent']['rho'])}; a page may state" in said
+    assert f"by zCDP, from rho {row_of(shown['spent']['rho'])}; both this epsilon and that of a page are true" in said
     assert "used by 2 charges, limited by rho" in said and "  fits now  one release of epsilon " in said
     assert "later periods of a report are paid from this too; releases add up by rho, not by epsilon\n" in said
     assert [charge["epsilon"] for charge in charges] == [1, None] and charges[0]["rho"] == pytest.approx(1 / 48)

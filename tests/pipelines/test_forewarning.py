@@ -94,7 +94,7 @@ def test_a_delta_is_proposed_where_none_is_given_and_it_halves_the_noise(
     assert [said.count("With a delta") for said in (known, unknown)] == [helps] * 2
     if helps:
         given = run("--overwrite", **asked, delta=1e-6)
-        name, noise = re.findall(r"mechanism: (\S+) \(.*: (nearly .*)\)", given)[0]
+        name, noise = re.findall(r"mechanism: (\S+) \(.*: (about 998 .*)\)", given)[0]
         assert all(f"With a delta, such as 1e-6, {noise} ({name})" in said for said in (known, unknown))
 
 

@@ -358,14 +358,14 @@ class TestTheOperatorsLook:
 
     def test_an_input_whose_users_are_its_rows(self, folder: Path) -> None:
         """Beside another of people. Of both, if they are alike, it is told once."""
-        own, several = " has a user of its own", ("--show-dropped-rows", "--input", "ids.parquet")
+        own, several = " three rows or fewer on average", ("--show-dropped-rows", "--input", "ids.parquet")
         write(folder / "ids.parquet", rows_of(10_000))
-        write(folder / "rows.parquet", [row for row in rows_of(200) for _ in range(60)])
+        write(folder / "rows.parquet", [row for row in rows_of(200) for _ in range(200)])
         told = checked(*several).err
-        assert told.count(own) == 1 and "\n  ids.parquet: nearly every row has a user of its own" in told, told
+        assert told.count(own) == 1 and "\n  ids.parquet: a user has three rows or fewer on average" in told, told
         write(folder / "rows.parquet", rows_of(10_000, user=lambda user: f"other {user}"))
         told = checked(*several).err
-        assert told.count(own) == 1 and "\n  nearly every row" in told, told
+        assert told.count(own) == 1 and "\n  a user has three rows" in told, told
 
     @pytest.mark.parametrize("text", ["", "user,item,time\n"])
     def test_an_input_without_rows(self, folder: Path, text: str) -> None:

@@ -43,7 +43,7 @@ from private_topk.transforms.counters import (
     read_rounded_rows,
     read_whether_rows_are_left,
 )
-from private_topk.transforms.domain import CodedDomain, PublicDomain
+from private_topk.transforms.domain import CodedDomain
 from private_topk.transforms.errors import InvalidArgument, of_input, printable, verbatim
 from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.metric import as_numbers
@@ -144,9 +144,10 @@ class ListedItems:
     """Whether rows have every item of a long list, and no other."""
 
     def __init__(self, spec: TopK) -> None:
-        long = isinstance(spec.domain, PublicDomain) and spec.groups is None and spec.domain.size >= _MIN_LISTED
-        self._listed = spec.domain if long and isinstance(spec.domain, PublicDomain) else None
-        self._seen = np.zeros(0 if self._listed is None else self._listed.size, bool)
+        domain = spec.domain if spec.domain.is_public and spec.groups is None else None
+        labels = None if domain is None else domain.spellings()
+        self._listed = domain if labels is not None and len(labels) >= _MIN_LISTED else None
+        self._seen = np.zeros(0 if labels is None else len(labels), bool)
 
     def add(self, items: pa.Array) -> None:
         if self._listed is not None:

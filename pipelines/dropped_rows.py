@@ -95,9 +95,11 @@ _USERS: dict[AboutUsers | None, str] = {
     "many": "a user has three rows or fewer on average: a survey or rare visits, or is the user column an id of rows, "
     "orders or sessions?",
 }
-_LISTED = "the list has exactly the items of these rows: one made from them promises nothing, so is it public?"
-_MIN_LISTED = 20
-"""Of a shorter list all items may well be there."""
+_LISTED = (
+    "these rows have nearly all items of the list, and no other: one made from them promises nothing, so is it public?"
+)
+_MIN_LISTED, _NEARLY_ALL = 20, 0.95
+"""Of a shorter list all items may well be there; and of one made from rows some are only in rows that are left out."""
 _MAX_USERS, _ALL = 1 << 21, (1 << 64) - 1
 
 
@@ -141,7 +143,7 @@ def tell_dropped_rows(done: Done, asked: bool | None, exact: bool = False) -> No
 
 
 class ListedItems:
-    """Whether rows have every item of a long list, and no other."""
+    """Whether rows have nearly all items of a long list, and no other."""
 
     def __init__(self, spec: TopK) -> None:
         domain = spec.domain if spec.domain.is_public and spec.groups is None else None
@@ -158,11 +160,11 @@ class ListedItems:
                 self._seen[codes] = True
 
     def are_all(self) -> bool:
-        return self._listed is not None and bool(self._seen.all())
+        return self._listed is not None and bool(self._seen.mean() >= _NEARLY_ALL)
 
 
 def _lists_its_items(report: Report) -> bool:
-    """Whether a table has every item of a long list, and no other."""
+    """Whether a table has nearly all items of a long list, and no other."""
     part, period, items = report.source.parts()[0], report.question.period, ListedItems(report.question.top_k)
     for rows in part.rows(period) or ():
         items.add(block_of(rows, part.columns.within(period), rows.arrived)[0]["item"])
@@ -301,7 +303,7 @@ class DataQuality:
             yield f"  {users}"
         else:
             for uri, its in self.users_of.items():
-                if (look := its.look()) == "many":
+                if look := its.look():
                     yield f"  {self._where(uri)}{_USERS[look]}"
         if self.items is not None and self.items.are_all():
             yield f"  {_LISTED}"

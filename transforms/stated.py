@@ -1,12 +1,13 @@
-"""How a budget is written as a float or text: never as less than it is."""
+"""How a budget is written as a float or text, never as less than it is; and many names as a few."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 
-_OF_A_FLOAT = 15
+_OF_A_FLOAT, _NAMED = 15, 4
 
 
 def stated(value: Fraction | float) -> float:
@@ -23,3 +24,9 @@ def number(value: Fraction | float, digits: int = 6, rounding: str = ROUND_CEILI
         context.prec, context.rounding = digits, rounding
         rounded = Decimal(exact.numerator) / Decimal(exact.denominator)
     return f"{rounded:.{digits}g}" if digits > _OF_A_FLOAT else f"{float(rounded):.{digits}g}"
+
+
+def some(names: Sequence[str]) -> str:
+    """The first of some names, and how many more there are."""
+    rest = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{rest}"

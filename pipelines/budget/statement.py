@@ -26,7 +26,7 @@ from private_topk.pipelines.budget.sharing import over_windows
 from private_topk.transforms.errors import plain
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import largest
-from private_topk.transforms.stated import number
+from private_topk.transforms.stated import number, some
 
 _DAY = timedelta(days=1)
 
@@ -171,10 +171,11 @@ def sentence(budget: Budget, books: Books) -> str:
 
 
 def adopted(charges: Collection[Entry]) -> str:
-    """That a dataset's charges were adopted, so that others may be missing; nothing where none was."""
-    known = sum(entry.outcome == ADOPTED for entry in charges)
-    were = f"{known:,} of {len(charges):,} charges {'was' if known == 1 else 'were'} adopted from manifests"
-    return f"{were}: what was charged and is not among these is missing here." if known else ""
+    """Which of a dataset's charges were adopted, so that others may be missing; nothing where none was."""
+    known = [entry.release_id for entry in charges if entry.outcome == ADOPTED]
+    were = f"{len(known):,} of {len(charges):,} charges {'was' if len(known) == 1 else 'were'} adopted once published"
+    missing = "if a ledger was lost before, what else that had charged is missing here."
+    return f"{were} ({some(list(dict.fromkeys(known)))}): {missing}" if known else ""
 
 
 def of_periods(budget: Budget, books: Books) -> str:

@@ -61,7 +61,7 @@ def _show(arguments: Namespace, others: list[str]) -> None:
     from private_topk.pipelines.show.books import with_books
     from private_topk.pipelines.show.reading import read_published
     from private_topk.pipelines.show.sign_off import registry_entry, sheet
-    from private_topk.pipelines.show.words import in_text, what_is_lost
+    from private_topk.pipelines.show.words import in_text, what_is_lost, what_was_adopted
 
     asked = [name for name in ("html", "json", "sign_off", "registry") if getattr(arguments, name, None)]
     if len(asked) > 1:
@@ -78,7 +78,7 @@ def _show(arguments: Namespace, others: list[str]) -> None:
     if arguments.html:
         _write_page(report, arguments)
     elif arguments.json:
-        lost = [*what_is_lost(report), *books[1:]]
+        lost = [*what_is_lost(report), *what_was_adopted(report), *books[1:]]
         document = {"manifest": _manifest(report), "rows": [dict(row) for row in report.rows]}
         print_json({**document, "lost": lost} if lost else document)
     elif arguments.sign_off:
@@ -90,7 +90,7 @@ def _show(arguments: Namespace, others: list[str]) -> None:
     for sentence in _corrected_beside(arguments.ranking):
         print(sentence, file=sys.stderr)
     if not (arguments.sign_off or arguments.registry):  # these tell it themselves
-        for sentence in [*(what_is_lost(report) if arguments.json else ()), *books[1:]]:
+        for sentence in [*((*what_is_lost(report), *what_was_adopted(report)) if arguments.json else ()), *books[1:]]:
             print(sentence, file=sys.stderr)
 
 

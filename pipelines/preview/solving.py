@@ -54,7 +54,10 @@ def least_epsilon(
             found = question.with_epsilon(_EPSILONS[best])
     if found is None:
         rule = f"of {recall:g} is not reached by any epsilon up to {float(_EPSILONS[-1]):g}"
-        raise InvalidArgument("recall", rule, "ask for less of it")
+        remedy = (
+            "ask for less; or if it is like a published ranking whose last places are noise, give the shape, as in "
+        )
+        raise InvalidArgument("recall", rule, f"{remedy}{{like}} items=5000,users=6000,rank1=20%,rank10=3%")
     return found
 
 

@@ -26,9 +26,8 @@ from private_topk.pipelines.release.manifest import BudgetFacts, Manifest, Priva
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import at_most, epsilon_within, gaussian_epsilon
 from private_topk.transforms.release import series_name
-from private_topk.transforms.stated import number, stated
+from private_topk.transforms.stated import number, some, stated
 
-_NAMED = 4
 _BY_MANIFEST = "by the manifest: compare it with a copy"
 BY_RHO = ("zcdp", "gaussian")
 """The accountings that add up rhos."""
@@ -96,8 +95,8 @@ def promised(
 
 def _by_release(published: Iterable[tuple[Manifest, Windows]]) -> list[tuple[Manifest, Windows]]:
     releases: dict[tuple[str | None, str | None], tuple[Manifest, list[Windows]]] = {}
-    for manifest, some in published:
-        windows = some if manifest.to_date is None else Windows.at(manifest.paid_for())
+    for manifest, own in published:
+        windows = own if manifest.to_date is None else Windows.at(manifest.paid_for())
         releases.setdefault((manifest.release_id, manifest.key_id), (manifest, []))[1].append(windows)
     return [(manifest, Windows.union(each)) for manifest, each in releases.values()]
 
@@ -366,12 +365,6 @@ def apart(lacking: Sequence[str], datasets: Sequence[str]) -> Iterator[str]:
         )
     if len(datasets) > 1:
         yield f"The releases here were charged to datasets {', '.join(datasets)}: none of their budgets counts all."
-
-
-def some(releases: Sequence[str]) -> str:
-    """The first of some names, and how many more there are."""
-    rest = f" and {len(releases) - _NAMED:,} more" if len(releases) > _NAMED else ""
-    return f"{', '.join(releases[:_NAMED])}{rest}"
 
 
 def first_start(manifest: Manifest) -> tuple[bool, Any]:

@@ -22,13 +22,13 @@ from private_topk.pipelines.release.promise import (
     named,
     of_same_ids,
     series_of,
-    some,
     with_charged,
 )
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.words import not_shown
 from private_topk.transforms.errors import InvalidArgument, literal, printable, verbatim
 from private_topk.transforms.release import series_name
+from private_topk.transforms.stated import some
 
 _CHARGED = "give the ledger that was charged"
 

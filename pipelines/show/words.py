@@ -53,6 +53,7 @@ def in_words(report: PublishedReport) -> list[str]:
     sentences = [f"{_change(privacy, reach)} {_bound(privacy)}", who_counts(manifest)]
     sentences += corrections_of(report)
     sentences += [*not_counted(report), *declared_horizon(report), *what_is_lost(report)]
+    sentences += what_was_adopted(report)
     if report.charged:
         more = "one more publication" if report.charged == 1 else f"{report.charged:,} more publications"
         sentences.append(f"These numbers also count {more} that a ledger has charged, of which no manifest is here.")
@@ -169,7 +170,7 @@ def not_shown(report: PublishedReport) -> Iterator[str]:
 
 
 def what_is_lost(report: PublishedReport) -> list[str]:
-    """Which manifests have no ranking beside them, which rankings no manifest, and what a lost ledger knew."""
+    """Which manifests have no ranking beside them, and which rankings no manifest."""
     unknown = "its cost may be missing from these numbers"
     if report.charged:
         unknown = "counts in these numbers only as the ledger has charged it"
@@ -182,7 +183,12 @@ def what_is_lost(report: PublishedReport) -> list[str]:
         names = [printable(name) for name in report.lost if name.endswith(MANIFEST) == (lost == "ranking")]
         beside = f"has no {lost} beside it" if len(names) == 1 else f"have no {lost}s beside them"
         sentences += [f"{', '.join(names)} {beside}: what was published there {cost}"] * bool(names)
-    return sentences + [f"In the ledger {report.adopted}"] * bool(report.adopted)
+    return sentences
+
+
+def what_was_adopted(report: PublishedReport) -> list[str]:
+    """Which charges a ledger has adopted, beside which others may be missing."""
+    return [f"In the ledger {report.adopted}"] * bool(report.adopted)
 
 
 def in_numbers(budget: BudgetFacts) -> str:
@@ -234,6 +240,12 @@ def _factor(epsilon: float) -> str:
 
 def who_counts(manifest: Manifest) -> str:
     """Who is one person, and what of each was counted."""
+    who = "A person is one value of the user column: somebody with two accounts is protected as two people."
+    return f"{who}{what_counts(manifest)}"
+
+
+def what_counts(manifest: Manifest) -> str:
+    """What of a person was counted, where that was bounded."""
     limit = manifest.max_items_per_user
     series = manifest.to_date is not None
     most = f" At most {limit:,} items of each person{'' if series else ' and window'} were counted" if limit else ""
@@ -244,10 +256,7 @@ def who_counts(manifest: Manifest) -> str:
     place = ", the first ones in the period" if series else " of a window"
     overall = ", and in the ranking of all rows" if groups and groups.overall else ""
     of_groups = f" Each counted in at most {groups.per_user:,} of the groups{place}{overall}." if groups else ""
-    return (
-        "A person is one value of the user column: somebody with two accounts is protected as two people."
-        f"{most}{of_groups}{of_windows}"
-    )
+    return f"{most}{of_groups}{of_windows}"
 
 
 def in_symbols(manifest: Manifest | None) -> str:

@@ -299,13 +299,13 @@ class TestTheOperatorsLook:
             assert f"100 or more of 'time' are like '{like}', which is not read" in told, told
 
     def test_a_list_that_is_made_from_the_rows_is_asked_about(self, folder: Path) -> None:
-        """Also from those outside the period; not one with an item more."""
+        """Also from those outside the period, or left out for another reason; not one that has more."""
         rows = [{**row, "item": f"item {n % 30}"} for n, row in enumerate(rows_of())]
         write(folder / "rows.parquet", [*rows, {"user": "u", "item": "item 30", "time": 0}])
-        for listed, told in ((31, True), (30, False), (32, False)):
+        for listed, told in ((31, True), (32, True), (30, False), (33, False)):
             write(folder / "items.txt", "".join(f"item {n}\n" for n in range(listed)))
             done = checked("--show-dropped-rows")
-            assert ("\n  the list has exactly the items of these rows: one made" in done.err) is told, done.err
+            assert ("\n  these rows have nearly all items of the list, and no other" in done.err) is told, done.err
 
     @pytest.mark.parametrize(
         ("name", "line", "said"),
@@ -366,6 +366,10 @@ class TestTheOperatorsLook:
         write(folder / "rows.parquet", rows_of(10_000, user=lambda user: f"other {user}"))
         told = checked(*several).err
         assert told.count(own) == 1 and "\n  a user has three rows" in told, told
+        write(folder / "rows.parquet", rows_of(60_000, user=lambda _: "all of them"))
+        write(folder / "ids.parquet", [row for row in rows_of(6_000) for _ in range(5)])
+        told = checked(*several).err
+        assert own not in told and "\n  rows.parquet: fewer than 100 users, few for a private ranking" in told, told
 
     @pytest.mark.parametrize("text", ["", "user,item,time\n"])
     def test_an_input_without_rows(self, folder: Path, text: str) -> None:

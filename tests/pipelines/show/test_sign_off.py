@@ -145,6 +145,8 @@ def test_what_became_of_counts_and_what_a_window_costs(
 ) -> None:
     words, deployment, _ = signed(asked(**more))
     assert on_the_sheet in words, words
+    bound = " what of a person counts At most 1 items of each person"
+    assert (bound in words) is ("max_items_per_user" in more), words
     told = {0.5: "published too, with pure noise (Laplace or K-norm), for epsilon 0.5 of each ranking"}
     told[0.25] = "published too, with Gaussian noise, for epsilon 0.25 and delta 1e-06 of each ranking"
     told["drawn"] = "published too, those of the draw"
@@ -414,11 +416,16 @@ def test_every_form_counts_what_a_ledger_alone_still_knows_and_says_where_none_i
     anew = ("--ledger", "sqlite:///anew.db")
     budget(anew[1])
     assert command("budget", "adopt", "days", *anew, "--dataset", "plays").status == 0
-    adopted = "In the ledger 2 of 2 charges were adopted from manifests: what was charged and is not among these is"
+    adopted = (
+        "In the ledger 2 of 2 charges were adopted once published (weekly/5, weekly/6): if a ledger was lost before,"
+    )
     for said in (*told(*anew), shown("days", "--registry", *anew)):
         assert unseen in said and said.count(adopted) == 1, "it may lack what the lost one had charged"
     done = command("show", "days", "--json", *anew)
-    assert json.loads(done.out)["lost"] == [f"{adopted} missing here."] and adopted in done.err
+    assert (
+        json.loads(done.out)["lost"] == [f"{adopted} what else that had charged is missing here."]
+        and adopted in done.err
+    )
     Path("days/5.manifest.json").unlink()
     lost = "5.csv has no manifest beside it: what was published there is not shown, and "
     for plain, counted in zip(told(), told("--ledger", LEDGER), strict=True):
@@ -455,10 +462,10 @@ def test_a_release_that_a_ledger_has_not_charged_is_named_until_it_is_adopted(da
     adopted = command("budget", "adopt", "days", "--ledger", LEDGER, "--dataset", "plays")
     assert adopted.status == (2 if dataset else 0)
     assert (lacks in told("--sign-off")[0]) is bool(dataset)
-    missing = "1 of 4 charges was adopted from manifests: what was charged and is not among these is missing here."
+    missing = "1 of 4 charges was adopted once published (weekly/8): if a ledger was lost before, what else that had"
     for form in ("--sign-off", "--registry"):
         assert (missing in told(form)[0]) is not bool(dataset), form
-    unknown = "other releases what else the lost ledger had charged for the same rows"
+    unknown = "other releases what else a ledger that was lost had charged for the same rows, if one was"
     assert (unknown in told("--sign-off")[0]) is not bool(dataset)
     assert (f"adopted   {missing}" in command("budget", "show", "--ledger", LEDGER).out) is not bool(dataset)
 

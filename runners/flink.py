@@ -40,7 +40,7 @@ from private_topk.runners import Launch, Line, cache_folder, unknown_words
 from private_topk.runners import say as say_on_stderr
 from private_topk.runners.options import BeamOptions
 from private_topk.runners.portable import EndsWithUs, LoopbackRunner, check_environment, reachable
-from private_topk.transforms.errors import InvalidArgument, Told, reason_in, told_in, verbatim
+from private_topk.transforms.errors import InvalidArgument, Told, Unreachable, reason_in, told_in, verbatim
 
 FLINK_VERSION = "1.19"
 """The mini cluster's default version: the one that the tests run on."""
@@ -145,7 +145,8 @@ def _with_a_job_server(options: PipelineOptions, more: list[str], rest: str, set
 
 def _on_a_running_job_server(options: PipelineOptions, portable: PortableOptions, more: list[str]) -> Launch:
     if not reachable(portable.job_endpoint):
-        raise ValueError(f"--job_endpoint {portable.job_endpoint}: nothing answers there: start Flink's job server")
+        rule = f"--job_endpoint {verbatim(portable.job_endpoint)}: nothing answers there"
+        raise Unreachable("", rule, "start Flink's job server")
     check_environment(options, default=None, here=_is_here(f"//{portable.job_endpoint}"))
     _keep_workers(options)
     chosen = {**JOB_OPTIONS, **_ON_A_CLUSTER}
@@ -189,10 +190,8 @@ def _match_cluster(flink: FlinkRunnerOptions, chosen: bool) -> None:
     master = FlinkRunner.add_http_scheme(flink.flink_master).rstrip("/")
     overview = JobManager(master).overview()
     if not overview:
-        raise ValueError(
-            f"--flink_master {master}: no Flink job manager answers there: give HOST:PORT of its REST "
-            "interface, or start one with `make flink-up`"
-        )
+        rule = f"--flink_master {verbatim(master)}: no Flink job manager answers there"
+        raise Unreachable("", rule, "give HOST:PORT of its REST interface, or start one with `make flink-up`")
     version = ".".join(str(overview["flink-version"]).split(".")[:2])
     if version not in flink.PUBLISHED_FLINK_VERSIONS:
         raise ValueError(
@@ -632,8 +631,13 @@ class Watch(threading.Thread):
                     return
                 if self._lasts("gone", job is None and state != ""):
                     self._say_once(
-                        f"Flink: the job manager does not answer, or does not know {self._name} any more, as one "
-                        "does not that was started anew without high availability"
+                        Line(
+                            f"Flink: the job manager does not answer, or does not know {self._name} any more, as one "
+                            "does not that was started anew without high availability: then end this launcher, and "
+                            "type the same command",
+                            event="gone",
+                            level="warning",
+                        )
                     )
                 if job is not None:
                     state = job["state"]

@@ -32,7 +32,7 @@ from apache_beam.utils import thread_pool_executor
 from private_topk.runners import Launch
 from private_topk.runners.child import ending_with_us
 from private_topk.runners.options import BeamOptions
-from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.errors import InvalidArgument, Unreachable, verbatim
 
 _ENVIRONMENTS = ("LOOPBACK", "EXTERNAL", "PROCESS", "DOCKER")
 
@@ -44,10 +44,8 @@ def prepare(arguments: Sequence[str]) -> Launch:
     if not portable.job_endpoint:
         raise InvalidArgument("runner", "portable needs --job_endpoint HOST:PORT, the address of a Beam job service")
     if portable.job_endpoint != "embed" and not reachable(portable.job_endpoint):
-        raise ValueError(
-            f"--job_endpoint {portable.job_endpoint}: nothing answers there: start the job service, or "
-            "give its address as HOST:PORT"
-        )
+        rule = f"--job_endpoint {verbatim(portable.job_endpoint)}: nothing answers there"
+        raise Unreachable("", rule, "start the job service, or give its address as HOST:PORT")
     check_environment(options, default="LOOPBACK")
     return Launch("portable", LoopbackRunner(), options)
 
@@ -70,11 +68,9 @@ def check_environment(options: PipelineOptions, default: str | None, here: bool 
     if kind == "EXTERNAL":
         pool = portable.environment_config or portable.lookup_environment_option("external_service_address")
         if not pool or (here and not reachable(pool)):
-            raise ValueError(
-                f"--environment_config {pool or 'is missing'}: EXTERNAL workers need the address of a "
-                "worker pool that is up: start one beside every task manager with "
-                "`python -m private_topk.runners.worker_pool --port 50000`"
-            )
+            rule = f"--environment_config {verbatim(pool or 'is missing')}: EXTERNAL workers need the address of a "
+            start = "start one beside every task manager with `python -m private_topk.runners.worker_pool --port 50000`"
+            raise (Unreachable if pool else InvalidArgument)("", f"{rule}worker pool that is up", start)
     elif kind == "PROCESS":
         _check_process(portable)
     elif kind == "DOCKER" and here and shutil.which("docker") is None:

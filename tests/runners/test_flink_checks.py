@@ -19,10 +19,11 @@ from benchmarks.servers.parts import made_once
 from private_topk.pipelines.sample import write_sample
 from private_topk.runners import cache_folder, prepare
 from private_topk.runners.flink import parse_options
+from private_topk.transforms.errors import Unreachable
 from tests.pipelines.support import command
 from tests.runners.servers import flink_job_server, free_port, missing
 
-InvalidArgument = Callable[..., str]
+Refusal = Callable[..., str]
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, 
     return make
 
 
-def test_java_must_be_there_and_young_enough(refusal_of: InvalidArgument, programs: Callable[[str, str], Path]) -> None:
+def test_java_must_be_there_and_young_enough(refusal_of: Refusal, programs: Callable[[str, str], Path]) -> None:
     assert "needs Java 11 or later and there is no java: install" in refusal_of("flink")
     programs("java", "echo 'openjdk version \"1.8.0_392\"' >&2")
     assert "java is Java 8" in refusal_of("flink")
@@ -50,7 +51,7 @@ def test_java_must_be_there_and_young_enough(refusal_of: InvalidArgument, progra
 
 
 def test_a_job_server_is_given_or_downloaded_once(
-    refusal_of: InvalidArgument, programs: Callable[[str, str], Path], tmp_path: Path
+    refusal_of: Refusal, programs: Callable[[str, str], Path], tmp_path: Path
 ) -> None:
     programs("java", "echo 'openjdk version \"17.0.15\"' >&2")
     assert "/no/such.jar does not exist" in refusal_of("flink", "--flink_job_server_jar=/no/such.jar")
@@ -153,9 +154,12 @@ def test_a_batch_keeps_its_workers_from_stage_to_stage() -> None:
             assert int(options.view_as(PortableOptions).environment_cache_millis) == kept
 
 
-def test_a_cluster_must_answer(refusal_of: InvalidArgument) -> None:
+def test_a_cluster_must_answer(refusal_of: Refusal) -> None:
     nobody = f"localhost:{free_port()}"
     assert f"http://{nobody}: no Flink job manager answers" in refusal_of("flink", f"--flink_master={nobody}")
+    with pytest.raises(Unreachable) as caught:  # status 1: a service starts it again, as for Kafka
+        prepare("flink", [f"--flink_master={nobody}"])
+    assert caught.value.status == 1
     assert f"{nobody}: nothing answers" in refusal_of("flink", f"--job_endpoint={nobody}")
 
 

@@ -442,7 +442,7 @@ def test_a_job_is_cancelled_in_its_cluster(
 def test_a_job_that_is_not_known_any_more_is_told(manager: StubJobManager, watch: Callable) -> None:
     happens = {2: lambda: setattr(manager, "lost", True), 5: lambda: setattr(manager, "lost", False)}
     said = watch(answered=False, patience=0, before=happens, until=7)
-    assert len(said) == 1 and "does not know job any more" in said[0]
+    assert len(said) == 1 and "does not know job any more" in said[0] and said[0].facts["event"] == "gone"
 
 
 def test_a_mini_cluster_goes_with_its_job(manager: StubJobManager, address: str) -> None:

@@ -94,6 +94,7 @@ def dry_run(
     files = report.sink.files(report.windows)
     if files and not report.source.bounded:  # last, so that whatever else is in the way is told beside a live one too
         check_sole_launcher(files[0])
+    launch.name_after(question.release.id)
 
 
 def sign_off_of_run(report: Report, launch: Launch) -> list[str]:

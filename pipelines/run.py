@@ -117,7 +117,6 @@ def build(
 def check(report: Report, launch: Launch) -> None:
     """Check the places of a report, and that the runner can run it. Raises InvalidArgument; changes nothing."""
     question = report.question
-    launch.name_after(question.release.id)
     if not launch.remote:
         check_key(question.release.key, launch.runner, launch.options)
     report.check_complete()  # before the input is listed
@@ -186,6 +185,7 @@ def run(
     series = in_series() or report.manifest
     files = report.sink.files(report.windows)
     with nullcontext() if report.source.bounded or not files else sole_launcher(files[0]):
+        launch.name_after(report.question.release.id)  # not beside a live launcher, whose job would be told to cancel
         running = _Running(report, launch.listening() if report.source.live else launch, again)
         with running.ending(), running.pipeline(show_exact_counters) as pipeline:
             with running.charged(series):

@@ -17,6 +17,8 @@ import pytest
 
 from private_topk.pipelines.cli import parser_of
 from private_topk.pipelines.cli.arguments import options_of
+from private_topk.pipelines.dry_run import dry_run
+from private_topk.pipelines.release.store import sole_launcher
 from private_topk.pipelines.report import report_of
 from private_topk.pipelines.run import run
 from private_topk.runners import prepare
@@ -455,6 +457,19 @@ def test_a_charged_stream_to_an_unreadable_sink_is_not_repeated() -> None:
         with refused("output", "nowhere cannot be asked which windows of r it has"):
             run(report, prepare("direct", ["--streaming"]))
     assert [charge["outcome"] for charge in charges()] == ["started"]
+
+
+def test_jobs_of_a_release_are_looked_for_by_its_only_launcher() -> None:
+    """Beside a live one its job would be told to be cancelled."""
+    report, named = report_of({**_plain(), **BOOKS}, watch=True), []
+    launch = dataclasses.replace(prepare("direct", ["--streaming"]), name_after=named.append)
+    with sole_launcher(report.sink.files(report.windows)[0]):
+        for ask in (lambda: run(report, launch), lambda: list(dry_run(report, launch))):
+            with refused("output", "is the folder of a live stream"):
+                ask()
+    assert named == []
+    list(dry_run(report, launch)), run(report, launch)
+    assert named == ["r", "r"]
 
 
 def test_a_stream_is_not_handed_over_to_a_launcher() -> None:

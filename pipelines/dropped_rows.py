@@ -151,6 +151,10 @@ class ListedItems:
         self._listed = domain if labels is not None and len(labels) >= _MIN_LISTED else None
         self._seen = np.zeros(0 if labels is None else len(labels), bool)
 
+    @property
+    def may_be(self) -> bool:
+        return self._listed is not None
+
     def add(self, items: pa.Array) -> None:
         if self._listed is not None:
             codes = self._listed.encode(items)
@@ -166,7 +170,7 @@ class ListedItems:
 def _lists_its_items(report: Report) -> bool:
     """Whether a table has nearly all items of a long list, and no other."""
     part, period, items = report.source.parts()[0], report.question.period, ListedItems(report.question.top_k)
-    for rows in part.rows(period) or ():
+    for rows in (part.rows(period) or ()) if items.may_be else ():
         items.add(block_of(rows, part.columns.within(period), rows.arrived)[0]["item"])
     return items.are_all()
 

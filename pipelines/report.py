@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import repeat
 from typing import Any, cast
 
 import msgspec
@@ -310,8 +311,8 @@ class Report:
         takes to decide.
         """
         wanted = self.expect_rows_at_least or 0
-        for place, part in enumerate(self.source.parts(), 1):
-            least = (self.expect_rows_of_inputs[place - 1 : place] or (None,))[0]
+        expected = self.expect_rows_of_inputs or repeat(None)
+        for place, (part, least) in enumerate(zip(self.source.parts(), expected, strict=False), 1):
             left, counts = least or 0, self._rankable_rows(part)
             while max(wanted, left) > 0 and (count := next(counts, None)) is not None:
                 wanted, left = wanted - count, left - count

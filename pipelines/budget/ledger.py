@@ -554,7 +554,8 @@ def _check_apart(request: Request, before: Iterable[Request]) -> None:
     """Raise InvalidArgument for a second ranking of a window whose id begins as a correction of the first would."""
     id, name = request.release_id, series_name(request.release_id)
     for other in before:
-        if series_name(other.release_id) == name and request.windows.overlapping(*other.windows.bounds()).any():
+        alike = (other.dataset, series_name(other.release_id)) == (request.dataset, name)
+        if alike and request.windows.overlapping(*other.windows.bounds()).any():
             rule = (
                 f"{verbatim(id)} begins as {verbatim(other.release_id)} does, so pages would take it for a correction"
             )

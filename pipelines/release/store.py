@@ -32,6 +32,7 @@ except ImportError:  # no such locks on this system: only the checks keep two ru
 
 
 _LAUNCHER = ".private-topk-launcher"
+_SINCE = "its input has changed since, or its code, or another version has drawn it"
 _LONGEST_WAIT = 120.0
 """Seconds to wait for another process that publishes into the same folder, which takes it some milliseconds."""
 
@@ -59,7 +60,7 @@ def publish(
         lying = what_lies(path, str(manifest.release_id), manifest.key_id, manifest, manifest.bounds())
         if lying.windows and (keep or lying.pair.ranking == ranking):
             if lying.pair.ranking is not None and not same_rows(path, lying.pair.ranking, ranking):
-                kept = "is kept as it was published: this release would rank it otherwise now, as its rows have changed"
+                kept = f"is kept as it was published: this release would rank it otherwise now, as {_SINCE}"
                 logging.getLogger(__name__).warning("%s %s", printable(path), kept)
             return
         refusal = lying.obstacle(overwrite) or _second_answer(lying, ranking)
@@ -77,17 +78,16 @@ def _second_answer(lying: Lying, ranking: bytes) -> InvalidArgument | None:
     there, manifest = lying.pair
     if lying.of != "this release" or there is not None and same_rows(lying.path, there, ranking):
         return None
-    since = "its input has changed since, or its code, or another version has drawn it"
     if there is None:
         if manifest is None or manifest.is_of(ranking):
             return None
         rule = f"{verbatim(lying.path)} is lost, and was another ranking of {verbatim(lying.release)}, as its manifest"
         remedy = "bring it back from a copy, or draw it with the code, input and versions that it had"
-        return InvalidArgument("output", f"{rule} tells: {since}", f"{remedy} (free); or {ANOTHER_RELEASE}", True)
+        return InvalidArgument("output", f"{rule} tells: {_SINCE}", f"{remedy} (free); or {ANOTHER_RELEASE}", True)
     rule = f"{verbatim(lying.path)} holds another ranking of {verbatim(lying.release)}"
     if lying.lost_manifest:
         return InvalidArgument("output", f"{rule}, whose manifest is lost", "bring its manifest back from a copy")
-    return of_another_release("output", f"{rule}: {since}")
+    return of_another_release("output", f"{rule}: {_SINCE}")
 
 
 @contextmanager

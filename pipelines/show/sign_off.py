@@ -114,7 +114,7 @@ def _facts(report: PublishedReport, books: Sequence[str]) -> dict[str, Any]:
         "corrected": what_was_corrected(manifest),
         "change": change_of(privacy),
         "who_counts": who_counts(manifest),
-        "what_counts": what_counts(manifest).strip(),
+        "what_counts": what_counts(manifest),
         "symbols": in_symbols(manifest),
         "budget": _numbers(privacy),
         "weak": weak_promise(privacy, everything),

@@ -241,22 +241,22 @@ def _factor(epsilon: float) -> str:
 def who_counts(manifest: Manifest) -> str:
     """Who is one person, and what of each was counted."""
     who = "A person is one value of the user column: somebody with two accounts is protected as two people."
-    return f"{who}{what_counts(manifest)}"
+    return " ".join(filter(None, [who, what_counts(manifest)]))
 
 
 def what_counts(manifest: Manifest) -> str:
     """What of a person was counted, where that was bounded."""
     limit = manifest.max_items_per_user
     series = manifest.to_date is not None
-    most = f" At most {limit:,} items of each person{'' if series else ' and window'} were counted" if limit else ""
+    most = f"At most {limit:,} items of each person{'' if series else ' and window'} were counted" if limit else ""
     most += (", the first ones in the period." if series else ".") if limit else ""
     windows = manifest.max_windows_per_user
-    of_windows = f" Each counted in at most {windows:,} of the windows." if windows else ""
+    of_windows = f"Each counted in at most {windows:,} of the windows." if windows else ""
     groups = manifest.groups
     place = ", the first ones in the period" if series else " of a window"
     overall = ", and in the ranking of all rows" if groups and groups.overall else ""
-    of_groups = f" Each counted in at most {groups.per_user:,} of the groups{place}{overall}." if groups else ""
-    return f"{most}{of_groups}{of_windows}"
+    of_groups = f"Each counted in at most {groups.per_user:,} of the groups{place}{overall}." if groups else ""
+    return " ".join(filter(None, [most, of_groups, of_windows]))
 
 
 def in_symbols(manifest: Manifest | None) -> str:

@@ -101,8 +101,9 @@ def test_rankings_of_the_same_windows_are_not_charged_together_under_ids_of_one_
         with refused("release_id", rule, f"such as {right}"):
             ledger.charge_all([first, request("c"), second])
     assert ledger.read().charges == []
+    ledger.create(Budget.of("searches", 9))
     apart = [request("plays/a"), request("plays/b", windows=weeks(1, first=1)), request("players")]
-    assert len(ledger.charge_all(apart)) == 3
+    assert len(ledger.charge_all([*apart, request("plays/d", dataset="searches")])) == 4
     ledger.charge(request("plays/c"))
     assert len(ledger.charge_all([request("plays/a"), request("plays/c")])) == 2
 

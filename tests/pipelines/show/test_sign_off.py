@@ -27,7 +27,7 @@ from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within
 from private_topk.transforms.windows import Period
 from tests.pipelines.show.rankings import PAGES, answered, asked, day, published, shown
-from tests.pipelines.support import command, costing, write
+from tests.pipelines.support import WEEKLY, command, costing, write
 
 TITLES = "item,title\n0,tea\n1,cake\n2,cake\n"
 TWO_DAYS = {"period": Period.of("2026-01-05", "2026-01-07", "1d")}
@@ -1032,24 +1032,7 @@ def test_items_are_shown_by_their_titles_unless_two_have_the_same() -> None:
         assert done.status == 2 and said in done.err and not done.out, done
 
 
-REPORT = """\
-report: weekly
-source:
-  input: rows.csv
-domain:
-  file: items.txt
-window:
-  every: week
-  first: 2026-01-05
-mechanism:
-  name: peeling
-  k: 2
-budget:
-  epsilon: 1
-release_key: file:key
-sink:
-  output: out/{report}-{start}.csv
-"""
+REPORT = WEEKLY.replace("name: joint\n  k: 3\n", "name: peeling\n  k: 2\n")
 PAID = f"ledger:\n  url: {LEDGER}\n  dataset: plays\n"
 LANDS = "groups:\n  column: land\n  file: lands.txt\n  overall: true\n"
 COUNTS = ("epsilon: 1\n", "epsilon: 1\n  publish_counts: 0.5\n")

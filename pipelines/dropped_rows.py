@@ -341,7 +341,7 @@ class DataQuality:
         shapes = [(*key, count) for key, count in self.shapes.most_common() if count >= _MIN]
         for uri, column, shape, count in shapes[:_MAX_NAMED]:
             told = f"{self._where(uri)}{self._said(count, exact)}"
-            yield f"{told} of {column!r} are like {shape!r}, which is not read (docs/formats.md)"
+            yield f"{told} of {column!r} are like {shape!r}, which is not read (docs/cleaning.md)"
         if more := shapes[_MAX_NAMED:]:
             yield f"{len(more):,} other forms that at least 100 are like are not read either"
         for (uri, cause), count in self.causes.most_common():

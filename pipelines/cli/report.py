@@ -78,7 +78,7 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
         else:
             report.dry_run(number, lambda *found: accepted.append(found))
     if in_lines:
-        unseen = "" if numbers else ": its rows were not looked at"
+        unseen = "" if numbers else "; to look at its rows too, give --window-end"
         print(f"{arguments.file} is a valid report{unseen}", flush=True)
     for found in accepted:
         with report.pointing():

@@ -237,6 +237,26 @@ def dirty_rows(world: World) -> None:
     (world.folder / "menu.csv").write_text('item\nCafe\u0301 Noir\nTea\ntea\u200b \n"Tea, ""Hot"""\n', "utf-8")
 
 
+def one_dirty_table(world: World) -> None:
+    """A row twice, a bot, an hour that clocks skip, and two spellings."""
+    rows = ["ana,Caf\u00e9  Noir,02.11.2026 00:00:24,m"] * 2 + ["bo ,cafe\u0301 noir,02.11.2026 12:00:00,"]
+    rows += ["bo,Tea,29.03.2026 02:30:00,m", "cy,Tea,02.11.2026 12:00:00,Bot/1", " ,Tea,02.11.2026 12:00:00,m"]
+    (world.folder / "raw.csv").write_text("\n".join(["user,item,time,agent", *rows]), "utf-8")
+    (world.folder / "menu.csv").write_text("item\nCaf\u00e9 Noir\nTea\ntea \n", "utf-8")
+
+
+def one_clean_table(world: World) -> None:
+    rows = pl.read_parquet(world.folder / "plays.parquet").with_columns(pl.col("time").dt.convert_time_zone("UTC"))
+    told = [(user, item, f"{time:%d. %H:%M:%S}" if time else None) for user, item, time, _ in sorted(rows.rows())]
+    assert told == [
+        ("", "tea", "02. 11:00:00"),
+        ("ana", "caf\u00e9 noir", "01. 23:00:24"),
+        ("bo", "caf\u00e9 noir", "02. 11:00:00"),
+        ("bo", "tea", None),
+    ]
+    assert sorted(pl.read_csv(world.folder / "catalogue.csv")["item"]) == ["caf\u00e9 noir", "tea"]
+
+
 def one_spelling(world: World) -> None:
     """Of the week alone: a row that spilled over into the raw file of the next is in it, and nothing stale."""
     countries = ("DE", "FR", "IE", "SE")
@@ -305,9 +325,18 @@ raw/se-2026-01-05.jsonl, kept without an agent, 9
 raw/se-2026-01-05.jsonl, unreadable line, 10
 raw/se-2026-01-12.jsonl, another week, 1
 """
-WEEK = {"sys.argv[1]": '"2026-01-05"', "00_000,": ",", "0_000,": ","}
+WEEK = {"sys.argv[1]": '"2026-01-05"', "00_000,": ",", "0_000,": ",", "5_000,": "1,", " 500,": " 1,", "400": "3"}
 TOLD = f"^(there is no raw/.*-2025-12-29.*\n){{4}}{ONE_ITEM}{OUTCOMES}$"
-CLEANING = [Held("import csv", "python", "", WEEK, 0, TOLD, "prepare.py", dirty_rows, one_spelling)]
+CLEANING = [
+    Held(
+        "import polars as pl",
+        "python",
+        before=one_dirty_table,
+        says="^4 of 5 rows, 1 without a time$",
+        after=one_clean_table,
+    ),
+    Held("import csv", "python", "", WEEK, 0, TOLD, "prepare.py", dirty_rows, one_spelling),
+]
 COMMAND_LINE = [
     Held("$ private-topk run --log-format json", status=2),
     Held("$ private-topk doctor"),

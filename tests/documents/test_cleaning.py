@@ -29,7 +29,7 @@ def page() -> dict[str, Any]:
 
 
 def script_of() -> str:
-    found = re.search(r"```python\n(.*?)```", (ROOT / "docs/cleaning.md").read_text("utf-8"), re.S)
+    found = re.search(r"```python\n(import csv\n.*?)```", (ROOT / "docs/cleaning.md").read_text("utf-8"), re.S)
     assert found
     return found[1]
 
@@ -81,8 +81,11 @@ TEA, NEXT = HEADER + b"ana,tea,2026-01-05,m\n", HEADER + b"ana,tea,2026-01-12,m\
 WEEKS = {"de-2026-01-05": TEA, "de-2026-01-12": NEXT}
 
 
-LATIN = '"DE", "de-{}*", 1, lambda path: from_lines(path, "latin-1"), "UTC", []'
-POLARS = '"DE", "de-{}*", 1, lambda path: pl.read_csv(path, infer_schema=False), "UTC", []'
+LATIN = '"DE", "de-{}*", 1, 1, lambda path: from_lines(path, "latin-1"), "UTC", []'
+POLARS = '"DE", "de-{}*", 1, 1, lambda path: pl.read_csv(path, infer_schema=False), "UTC", []'
+
+
+MENU = "item\ntea\ncaf\u00e9\nStra\u00dfe\n"
 
 
 def cleaned(
@@ -91,10 +94,11 @@ def cleaned(
     """The page, run over such files: CSV of DE in Latin-1 if nothing else is said."""
     only = f"INPUTS = [({'), ('.join(inputs or [LATIN])})]"
     script = re.sub(r"^INPUTS = \[\n.*?^\]$", lambda _: only, script_of(), flags=re.M | re.S)
-    script = script.replace('"time", "agent"]', f'"time", "agent"{names}]')
+    script = script.replace("TITLES = 400", "TITLES = 3").replace('"time", "agent"]', f'"time", "agent"{names}]')
     for name, content in files.items():
         (folder / name).write_bytes(content)
-    (folder / "menu.csv").write_text("item\ntea\ncaf\u00e9\nStra\u00dfe\n", "utf-8")
+    if "menu.csv" not in files:
+        (folder / "menu.csv").write_text(MENU, "utf-8")
     words = [sys.executable, "-c", script, "2026-01-05"]
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
 
@@ -161,6 +165,45 @@ def test_nothing_is_written_if_a_file_is_of_another_country(tmp_path: Path) -> N
     assert done.returncode == 0 and not done.stderr, done
 
 
+def test_nothing_is_written_if_two_files_are_swapped(tmp_path: Path) -> None:
+    """Seen by the weeks beside. Half of the users may be abroad, or all of a country without such files."""
+    inputs = (LATIN, LATIN.replace('"DE", "de', '"FR", "fr'))
+    users = {"de": ["ana", "bo"], "fr": ["cy", "di"]}
+
+    def of(country: str, day: str) -> bytes:
+        return rows_of(*(f"{user},tea,{day}" for user in users[country]))
+
+    files = {f"{each}-{day}": of(each, day) for each in users for day in ("2025-12-29", "2026-01-12")}
+    mine = {f"{each}-2026-01-05": of(each, "2026-01-05") for each in users}
+    swapped = dict(zip(mine, reversed(mine.values()), strict=True))
+    done = cleaned(tmp_path, files | swapped, *inputs)
+    why = "most rows are of users of another country's files"
+    assert done.returncode == 1 and f"as de-2026-01-05: {why}; fr-2026-01-05: {why}: if" in done.stderr, done
+    assert not list(tmp_path.rglob("_SUCCESS"))
+    half = {"fr-2026-01-05": rows_of("ana,tea,2026-01-06", "cy,tea,2026-01-06")}
+    done = cleaned(tmp_path, files | mine | half, *inputs)
+    assert done.returncode == 0 and not done.stderr, done
+    new = inputs[1].replace('"FR", "fr', '"IE", "ie')
+    done = cleaned(tmp_path, files | mine | {"ie-2026-01-05": rows_of("ana,tea,2026-01-07")}, *inputs, new)
+    assert done.returncode == 0 and not done.stderr, done
+
+
+@pytest.mark.parametrize(
+    ("menu", "why"),
+    [
+        (b"item\ntea\nTea\ncaf\xc3\xa9\n", "it has fewer than 3 titles"),
+        (MENU.encode("latin-1"), "ComputeError"),
+        (b"title\ntea\n", 'unable to find column "item"; valid columns: ["title"]'),
+    ],
+)
+def test_nothing_is_written_with_a_menu_that_is_cut_or_cannot_be_read(tmp_path: Path, menu: bytes, why: str) -> None:
+    done = cleaned(tmp_path, {**WEEKS, "menu.csv": menu})
+    told = f"nothing is written, as menu.csv cannot be used: {why}; "
+    assert done.returncode == 1 and done.stderr.startswith(told) and done.stderr.count("\n") == 1, done
+    assert done.stderr.endswith("; save it whole, in UTF-8, with a column item\n")
+    assert not list(tmp_path.rglob("_SUCCESS"))
+
+
 @pytest.mark.parametrize("name", WEEKS)
 def test_nothing_is_written_without_a_file_of_the_week_or_with_an_empty_one(tmp_path: Path, name: str) -> None:
     """A file of the next week may be missing, which is told."""
@@ -196,6 +239,15 @@ def test_a_file_that_was_cut_short_is_refused_also_if_it_came_twice(tmp_path: Pa
     done = cleaned(tmp_path, files, LATIN.replace("1,", f"{least},", 1))
     told = "nothing is written, as fewer than 3 rows of the week are in de-2026-01-05*\n" * (least == 3)
     assert done.stderr == told and bool(list(tmp_path.rglob("_SUCCESS"))) == (not told), done
+
+
+def test_a_user_column_that_holds_something_else_is_refused(tmp_path: Path) -> None:
+    """Such as the agent's: its rows are enough, but of few users."""
+    rows = rows_of(*(f"de-00001,tea,2026-01-05 10:{minute}" for minute in range(10, 40)), "bo,tea,2026-01-12")
+    for least in (1, 2):
+        done = cleaned(tmp_path, {**WEEKS, "de-2026-01-05": rows}, LATIN.replace("1, 1,", f"20, {least},"))
+        told = "nothing is written, as fewer than 2 users of the week are in de-2026-01-05*\n" * (least == 2)
+        assert done.stderr == told and done.returncode == bool(told), done
 
 
 def test_a_file_that_came_twice_may_have_an_unreadable_line(tmp_path: Path) -> None:
@@ -274,9 +326,9 @@ def test_a_file_that_cannot_be_read_is_named_with_the_remedy(
 ) -> None:
     """And without a word of its rows."""
     done = cleaned(tmp_path, {f"de-2026-01-05-{name}": content}, reader)
-    told = f"nothing is written, as de-2026-01-05-{name} cannot be read: {why}"
+    told = f"nothing is written, as de-2026-01-05-{name} cannot be used: {why}"
     assert done.returncode == 1 and done.stderr.startswith(told) and not list(tmp_path.rglob("_SUCCESS")), done
-    assert done.stderr.endswith("; read it by from_lines if an open quote or an encoding stops another reader\n")
+    assert done.stderr.endswith("; read it by from_lines if a quote or an encoding stops polars\n")
     assert done.stderr.count("\n") == 1 and "tea" not in done.stderr and "move it away if it is empty" in done.stderr
 
 

@@ -296,7 +296,7 @@ class TestTheOperatorsLook:
         ):
             write(folder / "rows.csv", rows_of(time=lambda _, time=time: time))
             told = checked("--show-dropped-rows", rows="rows.csv").err
-            assert f"100 or more of 'time' are like '{like}', which is not read" in told, told
+            assert f"100 or more of 'time' are like '{like}', which is not read (docs/cleaning.md)" in told, told
 
     def test_a_list_that_is_made_from_the_rows_is_asked_about(self, folder: Path) -> None:
         """Also from those outside the period, or left out for another reason; not one that has more."""

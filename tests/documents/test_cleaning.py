@@ -166,18 +166,19 @@ def test_nothing_is_written_if_a_file_is_of_another_country(tmp_path: Path) -> N
 
 
 def test_nothing_is_written_if_two_files_are_swapped(tmp_path: Path) -> None:
-    """Seen by the weeks beside. Half of the users may be abroad, or all of a country without such files."""
+    """Though most users are new. Half of the others may be abroad, or all of a country without files beside."""
     inputs = (LATIN, LATIN.replace('"DE", "de', '"FR", "fr'))
     users = {"de": ["ana", "bo"], "fr": ["cy", "di"]}
 
     def of(country: str, day: str) -> bytes:
-        return rows_of(*(f"{user},tea,{day}" for user in users[country]))
+        new = [f"{country}{day}{number}" for number in range(5)]
+        return rows_of(*(f"{user},tea,{day}" for user in users[country] + new))
 
     files = {f"{each}-{day}": of(each, day) for each in users for day in ("2025-12-29", "2026-01-12")}
     mine = {f"{each}-2026-01-05": of(each, "2026-01-05") for each in users}
     swapped = dict(zip(mine, reversed(mine.values()), strict=True))
     done = cleaned(tmp_path, files | swapped, *inputs)
-    why = "most rows are of users of another country's files"
+    why = "the weeks beside know most of its users from another country"
     assert done.returncode == 1 and f"as de-2026-01-05: {why}; fr-2026-01-05: {why}: if" in done.stderr, done
     assert not list(tmp_path.rglob("_SUCCESS"))
     half = {"fr-2026-01-05": rows_of("ana,tea,2026-01-06", "cy,tea,2026-01-06")}

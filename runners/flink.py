@@ -203,7 +203,8 @@ def _match_cluster(flink: FlinkRunnerOptions, chosen: bool) -> None:
             f"--flink_version {flink.flink_version} is not what the cluster runs, which is {version}: leave it out"
         )
     if not overview.get("slots-total"):
-        raise ValueError(f"--flink_master {flink.flink_master} has no task manager: start one, see docs/flink.md")
+        rule = f"--flink_master {verbatim(flink.flink_master)} has no task manager"
+        raise Unreachable("", rule, "start one, see docs/flink.md")
     flink.flink_master, flink.flink_version = master, version
     if flink.parallelism < 1:
         flink.parallelism = overview["slots-total"]
@@ -384,6 +385,7 @@ class FlinkJobRunner(LoopbackRunner, FlinkRunner):
     def run_portable_pipeline(self, pipeline: Any, options: PipelineOptions) -> PipelineResult:  # noqa: ANN401
         google = options.view_as(GoogleCloudOptions)  # where Beam keeps a job's name, which is made unique
         google.job_name = f"{self.named}-{secrets.token_hex(4)}"
+        say_on_stderr(Line(f"Flink: preparing the job {google.job_name}", event="preparing", job_name=google.job_name))
         result = super().run_portable_pipeline(pipeline, options)
         if self.rest:
             streaming = options.view_as(StandardOptions).streaming
@@ -391,7 +393,8 @@ class FlinkJobRunner(LoopbackRunner, FlinkRunner):
             most = retries if retries >= 0 else IN_A_ROW
             embedded = options.view_as(FlinkRunnerOptions).flink_master in _EMBEDDED
             facts = None if embedded else self.job
-            watch = Watch(JobManager(self.rest), google.job_name, streaming, self.answered, most=most, facts=facts)
+            answered = self.answered if streaming else None
+            watch = Watch(JobManager(self.rest), google.job_name, answered, most=most, facts=facts)
             watch.start()
             return _WatchedJob(result, watch, result.cancel if embedded else partial(self._cancel, watch))
         return result
@@ -418,7 +421,8 @@ class _WatchedJob(PipelineResult):
         except RuntimeError as error:
             # What a worker refuses is not always the last message: on a busy machine others fail with it.
             said = [message.message_response.message_text for message in self._job._messages]
-            told = self._watch.refusal or told_in("\n".join([str(error), *said])) or _ended(self._job._state, said)
+            told = self._watch.refusal or told_in("\n".join([str(error), *said])) or self._watch.cancelled()
+            told = told or _ended(self._job._state, said)
         finally:
             self._watch.over = PipelineState.is_terminal(self._job._state)
         raise RuntimeError(str(told)) from told  # by itself a refusal would say that nothing was done
@@ -589,29 +593,29 @@ class Watch(threading.Thread):
 
     Args:
         name: the job's name, unique on this cluster.
-        answered: set when all windows of the job are seen to be published.
+        answered: of a stream, set when all windows of the job are seen to be published.
         say: takes one line of public facts for the operator.
-        patience: seconds until missing slots, or a missing job manager, are reported.
         most: how many failures in a row end the job: without a checkpoint, a finished task or ten minutes between them.
         facts: takes the name and the id of the job, which then are said too.
 
     `over` is set where the job is known to have ended: a mini cluster, which goes with its job, does not tell it.
+    `patience` is how many seconds pass until missing slots, or a missing job manager, are reported.
     """
+
+    patience = 20.0
 
     def __init__(
         self,
         manager: JobManager,
         name: str,
-        streaming: bool,
-        answered: threading.Event,
+        answered: threading.Event | None,
         say: Callable[[str], None] = say_on_stderr,
-        patience: float = 20,
         most: int = IN_A_ROW,
         facts: dict[str, object] | None = None,
     ) -> None:
         super().__init__(name="flink-watch", daemon=True)
-        self._manager, self._name, self._streaming, self._answered = manager, name, streaming, answered
-        self._say, self._patience, self._most = say, patience, most
+        self._manager, self._name, self._answered = manager, name, answered
+        self._say, self._most = say, most
         self._looks = self._restarts = self._last_failure = self._in_a_row = 0
         self._reached = (0, 0)
         self._since: dict[str, float] = {}
@@ -654,6 +658,12 @@ class Watch(threading.Thread):
     def _job(self) -> dict[str, Any] | None:
         return next((job for job in self._manager.jobs() if job["name"] == self._name), None)
 
+    def cancelled(self) -> InvalidArgument | None:
+        """The error of a job that somebody else has cancelled, on the cluster's page perhaps."""
+        if (self._job() or {}).get("state") not in ("CANCELLING", "CANCELED"):
+            return None
+        return InvalidArgument("", "the job on Flink was cancelled, not by its launcher")
+
     def cancel(self) -> None:
         """Cancel the job, and wait until the cluster says that it is over. If it does not, the job is named."""
         began, job = time.monotonic(), self._job()
@@ -675,8 +685,9 @@ class Watch(threading.Thread):
         self._look_at_slots(state, tasks)
         if self._stopping:
             self._look_at_the_end(job)
-        elif self._streaming and state == "RUNNING" and tasks["running"] == tasks["total"]:
-            self._stop_when_over(job)
+        elif self._answered is not None and state == "RUNNING" and tasks["running"] == tasks["total"]:
+            if self._answered.is_set() or self._manager.has_come_to(job, _END_OF_TIME):
+                self._end(job)
 
     def _look_at_failures(self, job: str, tasks: dict[str, int]) -> None:
         failures = self._manager.failures(job)
@@ -733,11 +744,9 @@ class Watch(threading.Thread):
         if not holds:
             self._since.pop(what, None)
             return False
-        return time.monotonic() - self._since.setdefault(what, time.monotonic()) > self._patience
+        return time.monotonic() - self._since.setdefault(what, time.monotonic()) > self.patience
 
-    def _stop_when_over(self, job: str) -> None:
-        if not (self._answered.is_set() or self._manager.has_come_to(job, _END_OF_TIME)):
-            return
+    def _end(self, job: str) -> None:
         place = self._manager.setting(*_SAVEPOINTS)
         if place:
             # With a last checkpoint, before which bundles are finished. Without draining: there is nothing left to

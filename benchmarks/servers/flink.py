@@ -1,10 +1,11 @@
 """A standalone Flink cluster on this machine, for trying and testing: one process per job manager and task manager.
 
-    python -m benchmarks.servers.flink up [--task-managers 2]
+    python -m benchmarks.servers.flink up [--task-managers 2] [--prometheus]
     python -m benchmarks.servers.flink down
     python -m benchmarks.servers.flink job-server
 
-Everything listens on loopback. Processes are ended by the ids that `up` wrote down, never by name. Flink comes from
+Everything listens on loopback, but what `--prometheus` adds. `up` starts what is missing: a process that has ended is
+brought back. Processes are ended by the ids that `up` wrote down, never by name. Flink comes from
 PyPI, the jars of `apache-flink-libraries` with the scripts of `apache-flink`. The job server is packaged with Maven
 from its parts as released: `flink_job_server.xml` names the newest pair of Beam and Flink of which every part was
 found where this was made. `job-server` prints its path.
@@ -102,7 +103,8 @@ class Cluster:
     Args:
         port: of the REST interface. The job manager's RPC takes the next one; `up` has its worker pool at `port` + 2.
         task_memory: all memory of a task manager's process, as Flink writes it.
-        state: where the ids of the processes are kept up to date, for who outlives this one.
+        state: where the ids of the processes are kept up to date, for who outlives this one. Those that it names
+            already, and that run, are not started again.
         settings: Flink's own, by their names, in place of what is set here or besides.
 
     `worker_pool` is the address of its pool of Python workers, once that is started.
@@ -119,6 +121,7 @@ class Cluster:
     ) -> None:
         self.folder, self.port, self._state = folder.resolve(), port, state
         self.processes: dict[str, subprocess.Popen] = {}
+        self._running = _running(state)
         self.worker_pool = ""
         self.rest = JobManager(f"localhost:{port}")
         self.job_server = str(job_server())
@@ -134,7 +137,8 @@ class Cluster:
 
         Raises RuntimeError if they do not, or if a port is taken: another cluster would then be taken for this one.
         """
-        _refuse_taken(range(self.port, self.port + 2))
+        if "job-manager" not in self._running:
+            _refuse_taken(range(self.port, self.port + 2))
         self._run("job-manager", "jobmanager.sh")
         for number in range(1, task_managers + 1):
             self.start_task_manager(number)
@@ -185,6 +189,8 @@ class Cluster:
         self._start(name, [str(self._home / "bin" / script), "start-foreground", *settings])
 
     def _start(self, name: str, command: Sequence[str]) -> None:
+        if name in self._running and name not in self.processes:
+            return
         if name in self.processes:
             self.processes[name].wait(_PATIENCE)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -194,14 +200,15 @@ class Cluster:
         places = {"FLINK_LOG_DIR": str(self.folder), "FLINK_PID_DIR": str(self.folder), **behind, **java}
         if self._state is None:  # then nobody outlives this process
             command = ending_with_us(command)
-        with open(self.folder / f"{name}.out", "wb") as output:
+        with open(self.folder / f"{name}.out", "ab") as output:  # behind the last words of one that was lost
             self.processes[name] = subprocess.Popen(
                 command, stdout=output, stderr=output, env={**os.environ, **places}, start_new_session=True
             )
         if self._state is not None:
-            ids = {each: [process.pid, _started(process.pid)] for each, process in self.processes.items()}
+            pid = self.processes[name].pid
+            self._running[name] = (pid, _started(pid))
             whole = self._state.with_suffix(".incomplete")
-            whole.write_text(json.dumps(ids))
+            whole.write_text(json.dumps(self._running))
             whole.replace(self._state)
 
     def _await(self, condition: Callable[[], bool]) -> None:
@@ -269,27 +276,40 @@ def _settings(folder: Path, port: int, slots: int, task_memory: str) -> dict[str
     }
 
 
-def up(folder: Path, port: int, task_managers: int) -> None:
-    """Start a cluster and a worker pool that outlive this process, and say how to use them."""
+_TO_PROMETHEUS = {
+    "metrics.reporter.prom.factory.class": "org.apache.flink.metrics.prometheus.PrometheusReporterFactory",
+    "metrics.reporter.prom.port": "9249-9299",  # each process takes one
+    "metrics.reporter.prom.filter.includes": "jobmanager*;*:private_topk*",
+}
+"""What docs/month-on-flink.md says, for several processes on one machine."""
+
+
+def up(folder: Path, port: int, task_managers: int, settings: Mapping[str, object]) -> None:
+    """Start what is missing of a cluster and a worker pool, which outlive this process, and say how to use them."""
     state = folder / "processes.json"
-    if state.exists():
-        sys.exit(f"a cluster is up already, or was not brought down ({state}): `make flink-down` ends it")
+    running = _running(state)
+    wanted = ["job-manager", *(f"task-manager-{number}" for number in range(1, task_managers + 1)), "worker-pool"]
+    missing = [name for name in wanted if name not in running]
+    if not missing:
+        sys.exit("the cluster is up already: `make flink-down` ends it")
     try:
-        _refuse_taken(range(port, port + 3))
+        if not running:
+            _refuse_taken(range(port, port + 3))
         # The state is written from the first process on: this one may be killed before the last.
-        cluster = Cluster(folder, port, state=state)
+        cluster = Cluster(folder, port, state=state, settings=settings)
     except (RuntimeError, ValueError) as error:  # a port, or what is missing, and the way to get it
         sys.exit(str(error))
     say(
-        f"starting Flink {_FLINK_RELEASE} for trials, on this machine alone: a job manager at port {port}, "
-        f"{task_managers} task managers and a pool of Python workers (half a minute)"
+        f"starting Flink {_FLINK_RELEASE} for trials, on this machine alone, at port {port}: {', '.join(missing)} "
+        "(half a minute)"
     )
     try:
         cluster.start(task_managers)
         cluster.start_worker_pool(port + 2)
     except RuntimeError as error:
         cluster.stop()
-        state.unlink(missing_ok=True)
+        if not running:
+            state.unlink(missing_ok=True)
         sys.exit(str(error))
     print(
         f"Flink is ready, until `make flink-down`. Logs are in {folder}. Run on it with\n"
@@ -302,7 +322,7 @@ def down(folder: Path) -> None:
     state = folder / "processes.json"
     if not state.exists():
         sys.exit(f"no cluster is up in {folder}")
-    ours = [pid for pid, started in json.loads(state.read_text()).values() if started and _started(pid) == started]
+    ours = [pid for pid, _ in _running(state).values()]
     for number in (signal.SIGTERM, signal.SIGKILL):
         for pid in filter(_started, ours):
             os.kill(pid, number)
@@ -311,6 +331,12 @@ def down(folder: Path) -> None:
             time.sleep(0.1)
     state.unlink()
     print("Flink and its worker pool have ended")
+
+
+def _running(state: Path | None) -> dict[str, tuple[int, str]]:
+    """Of the processes that `up` wrote down those that still run: by their names, ids and when they started."""
+    ids = json.loads(state.read_text()) if state is not None and state.exists() else {}
+    return {name: (pid, began) for name, (pid, began) in ids.items() if began and _started(pid) == began}
 
 
 def _started(pid: int) -> str:
@@ -330,9 +356,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--folder", type=Path, default=Path("out/flink"))
     parser.add_argument("--port", type=int, default=8081)
     parser.add_argument("--task-managers", type=int, default=2)
+    parser.add_argument(
+        "--prometheus",
+        action="store_true",
+        help="show metrics at ports from 9249 on, at every address of this machine: Flink cannot choose one",
+    )
     arguments = parser.parse_args(argv)
     if arguments.action == "up":
-        up(arguments.folder, arguments.port, arguments.task_managers)
+        settings = _TO_PROMETHEUS if arguments.prometheus else {}
+        up(arguments.folder, arguments.port, arguments.task_managers, settings)
     elif arguments.action == "job-server":
         print(job_server())
     else:

@@ -141,7 +141,8 @@ def watch(address: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[s
         event = threading.Event()
         if answered:
             event.set()
-        watching = Watch(JobManager(address), "job", streaming, event, said.append, patience)
+        watching = Watch(JobManager(address), "job", event if streaming else None, said.append)
+        watching.patience = patience
         if looks:
             for _ in range(looks):
                 job = JobManager(address).jobs()[-1]
@@ -267,7 +268,7 @@ def test_a_job_of_a_cluster_is_told_by_its_id(manager: StubJobManager, address: 
     said: list[str] = []
     facts: dict[str, object] = {}
     manager.state = "FINISHED"
-    watching = Watch(JobManager(address), "job", True, threading.Event(), said.append, facts=facts)
+    watching = Watch(JobManager(address), "job", threading.Event(), said.append, facts=facts)
     watching.start()
     watching.join(30)
     assert said == ["Flink: the job is job (j)"] and facts == {"job": "j", "job_name": "job"}
@@ -275,7 +276,8 @@ def test_a_job_of_a_cluster_is_told_by_its_id(manager: StubJobManager, address: 
 
 def test_a_job_that_has_waited_for_slots_says_so_once_each_time(manager: StubJobManager, address: str) -> None:
     said: list[str] = []
-    watching = Watch(JobManager(address), "job", True, threading.Event(), said.append, patience=0)
+    watching = Watch(JobManager(address), "job", threading.Event(), said.append)
+    watching.patience = 0
 
     def look(running: int, free: int) -> int:
         manager.running, manager.free = running, free
@@ -288,7 +290,7 @@ def test_a_job_that_has_waited_for_slots_says_so_once_each_time(manager: StubJob
 def test_the_cause_is_said_however_many_failures_there_were(manager: StubJobManager, address: str) -> None:
     """Flink remembers the last sixteen; of a job that has failed for good there is no restart to tell."""
     said: list[str] = []
-    watching = Watch(JobManager(address), "job", True, threading.Event(), said.append)
+    watching = Watch(JobManager(address), "job", threading.Event(), said.append)
     tasks = JobManager(address).jobs()[0]["tasks"]
     for number in range(1, 20):
         manager.failures, manager.checkpoint = [f"Failure{number}", *manager.failures], number
@@ -332,7 +334,7 @@ def test_a_job_that_fails_again_and_again_and_comes_no_further_is_ended(
 ) -> None:
     """As one whose worker was killed and is asked for all the same, on a cluster that starts it again for ever."""
     said: list[str] = []
-    watching = Watch(JobManager(address), "job", True, threading.Event(), said.append)
+    watching = Watch(JobManager(address), "job", threading.Event(), said.append)
     tasks = JobManager(address).jobs()[0]["tasks"]
     for number in range(1, 30):
         manager.failures = ["IOException", *manager.failures]
@@ -399,7 +401,7 @@ def test_the_cause_of_a_failed_job_is_found_in_all_that_its_server_says(
 
         metrics = cancel = wait_until_finish
 
-    watching = Watch(JobManager(address), "job", True, threading.Event())
+    watching = Watch(JobManager(address), "job", threading.Event())
     job = flink._WatchedJob(Failed("FAILED"), watching, watching.cancel)
     said = "menu.txt cannot be read: write it again"
     if not refused:
@@ -417,7 +419,7 @@ def test_a_refusal_of_a_worker_ends_the_job(manager: StubJobManager, address: st
     manager.failures = ["AsynchronousException"]
     manager.trace = f"org.AsynchronousException: x\n\tat y\nCaused by: java.lang.RuntimeException: {trace}\n\tat z\n"
     said: list[str] = []
-    watching = Watch(JobManager(address), "job", True, threading.Event(), said.append)
+    watching = Watch(JobManager(address), "job", threading.Event(), said.append)
     watching.look("j", "RUNNING", JobManager(address).jobs()[0]["tasks"])
     assert manager.cancelled and str(watching.refusal) == "menu.txt cannot be read: write it again" and not said
 
@@ -427,7 +429,7 @@ def test_a_job_is_cancelled_in_its_cluster(
 ) -> None:
     """Also one that is not listed yet. One that goes on, as it may where no job manager answers, is named."""
     said: list[str] = []
-    watching = Watch(JobManager(address), "job", True, threading.Event(), said.append)
+    watching = Watch(JobManager(address), "job", threading.Event(), said.append)
     manager.lost = True
     threading.Timer(0.2, setattr, (manager, "lost", False)).start()
     watching.cancel()
@@ -435,7 +437,7 @@ def test_a_job_is_cancelled_in_its_cluster(
     manager.state, manager.stops = "RUNNING", False
     monkeypatch.setattr(flink, "_ENDING", 0.2)
     watching.cancel()
-    Watch(JobManager("127.0.0.1:1"), "job", True, threading.Event(), said.append).cancel()
+    Watch(JobManager("127.0.0.1:1"), "job", threading.Event(), said.append).cancel()
     assert len(said) == 2 and all("the job job is over: cancel it there" in line for line in said)
 
 
@@ -448,7 +450,8 @@ def test_a_job_that_is_not_known_any_more_is_told(manager: StubJobManager, watch
 def test_a_mini_cluster_goes_with_its_job(manager: StubJobManager, address: str) -> None:
     """Once the job server has said that the job is done, that nobody knows it any more is no news."""
     said: list[str] = []
-    watching = Watch(JobManager(address), "job", True, threading.Event(), said.append, patience=0)
+    watching = Watch(JobManager(address), "job", threading.Event(), said.append)
+    watching.patience = 0
     done = SimpleNamespace(state="RUNNING", metrics=None, _state="DONE", wait_until_finish=lambda duration: "DONE")
     watching.start()
     while not watching._looks:

@@ -276,7 +276,7 @@ def _settings(folder: Path, port: int, slots: int, task_memory: str) -> dict[str
     }
 
 
-_TO_PROMETHEUS = {
+TO_PROMETHEUS = {
     "metrics.reporter.prom.factory.class": "org.apache.flink.metrics.prometheus.PrometheusReporterFactory",
     "metrics.reporter.prom.port": "9249-9299",  # each process takes one
     "metrics.reporter.prom.filter.includes": "jobmanager*;*:private_topk*",
@@ -363,7 +363,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     arguments = parser.parse_args(argv)
     if arguments.action == "up":
-        settings = _TO_PROMETHEUS if arguments.prometheus else {}
+        settings = TO_PROMETHEUS if arguments.prometheus else {}
         up(arguments.folder, arguments.port, arguments.task_managers, settings)
     elif arguments.action == "job-server":
         print(job_server())

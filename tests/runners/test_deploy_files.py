@@ -19,7 +19,10 @@ import pytest
 import yaml
 from setuptools import find_packages
 
+from benchmarks.servers.flink import TO_PROMETHEUS
 from private_topk.pipelines.cli import parser_of
+from private_topk.runners.flink import FlinkJobRunner
+from private_topk.transforms.counters import DroppedRows
 from private_topk.transforms.errors import InputNotReady, InvalidArgument
 from tests.documents.worlds import small_plays
 from tests.pipelines.support import command
@@ -186,6 +189,21 @@ def test_the_files_of_flink_on_kubernetes_are_well_formed() -> None:
     _, beams = parser_of("run").read(["2026-01-05" if word in ("$start", "$end") else word for word in words])
     assert beams[:2] == ["--flink_master", f"{cluster['metadata']['name']}-rest:8081"]
     assert beams[-1] == f"localhost:{pool['ports'][0]['containerPort']}"
+
+
+def test_the_settings_and_rules_for_prometheus_are_well_formed() -> None:
+    settings, rules = re.findall(r"(?ms)^```yaml\n(.+?)^```", (ROOT / "docs/month-on-flink.md").read_text())
+    assert {**yaml.safe_load(settings), "metrics.reporter.prom.port": "9249-9299"} == TO_PROMETHEUS
+    (group,) = yaml.safe_load(rules)["groups"]
+    asked = {rule.get("alert") or rule["record"]: rule["expr"] for rule in group["rules"]}
+    metric, release = (re.compile(re.findall('=~"(.+)"', asked[name])[0]) for name in ("dropped", "NoJob"))
+    assert all(metric.fullmatch(f"flink_x_operator_{DroppedRows(reason)._counter.metric_name.name}") for reason in BAD)
+    runner = FlinkJobRunner({})
+    runner.name_after("private-topk", "plays-of-January")
+    assert release.fullmatch(f"{runner.named}-0123abcd".replace("-", "_"))  # as Flink's reporter writes labels
+
+
+BAD = ("null", "unreadable", "outside_the_period", "not_in_domain", "not_in_groups")
 
 
 def test_the_service_starts_a_stream() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -74,6 +75,14 @@ def test_up_and_down_leave_nothing_behind(flink_home: Path, tmp_path: Path) -> N
         assert f"--flink_master localhost:{port} --environment_type EXTERNAL" in said.stdout
         again = subprocess.run([*command, "up", *place], capture_output=True, text=True, timeout=120)
         assert again.returncode == 1 and "up already" in again.stderr
+        ids = json.loads((tmp_path / "processes.json").read_text())
+        for lost, kept in (("task-manager-1", "worker-pool"), ("worker-pool", "job-manager")):
+            os.kill(ids[lost][0], signal.SIGKILL)
+            back = subprocess.run([*command, "up", *place], capture_output=True, text=True, timeout=400)
+            assert back.returncode == 0 and f": {lost} (half a minute)" in back.stderr, back.stderr
+            now = json.loads((tmp_path / "processes.json").read_text())
+            assert now[lost] != ids[lost] and now[kept] == ids[kept]
+            ids = now
     finally:
         down = subprocess.run([*command, "down", *place], capture_output=True, text=True, timeout=120)
     assert down.returncode == 0 and "have ended" in down.stdout, down.stderr

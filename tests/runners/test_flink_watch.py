@@ -16,12 +16,14 @@ from typing import Any
 
 import apache_beam as beam
 import pytest
+from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
+from apache_beam.runners.portability.flink_runner import FlinkRunner
 from apache_beam.runners.runner import PipelineResult
 
 from private_topk.pipelines.run import told_by
 from private_topk.runners import flink, prepare
 from private_topk.runners.flink import FlinkJobRunner, JobManager, Watch
-from private_topk.transforms.errors import InvalidArgument, WorkerRefusal, crosses
+from private_topk.transforms.errors import InvalidArgument, Unreachable, WorkerRefusal, crosses
 from tests.pipelines.support import command, options, write
 
 END = 9_223_372_036_854_775_807
@@ -48,6 +50,7 @@ class StubJobManager:
         self.place = "file:///checkpoints"
         self.name = "job"
         self.others: list[dict[str, str]] = []
+        self.slots = 4
 
     def answer(self, path: str) -> Any:  # noqa: ANN401 - JSON
         tasks = {
@@ -60,7 +63,12 @@ class StubJobManager:
         }
         job = {"jid": "j", "name": self.name, "state": self.state, "tasks": self.tasks or tasks}
         return {
-            "overview": {"flink-version": "1.19.3", "slots-available": self.free, "slots-total": 4, "taskmanagers": 2},
+            "overview": {
+                "flink-version": "1.19.3",
+                "slots-available": self.free,
+                "slots-total": self.slots,
+                "taskmanagers": 2,
+            },
             "jobs/overview": {"jobs": [*self.others, *([] if self.lost else [job])]},
             "jobs/j": {"vertices": VERTICES},
             "jobs/j/vertices/b/watermarks": [{"id": "0", "value": str(self.last)}],
@@ -264,6 +272,25 @@ def test_a_name_that_is_given_stays_before_that_of_the_release(address: str) -> 
         assert launch.runner.named == "mine-plays-2026-7e301d11"
 
 
+def test_a_cluster_without_task_managers_is_tried_again(manager: StubJobManager, address: str) -> None:
+    """They may come after the job manager: status 1, so that a service starts again."""
+    manager.slots = 0
+    with pytest.raises(Unreachable, match="has no task manager: start one") as caught:
+        prepare("flink", [f"--flink_master={address}"])
+    assert caught.value.status == 1
+
+
+def test_a_job_is_named_before_it_is_on_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its submission takes up to half a minute."""
+    said: list[flink.Line] = []
+    monkeypatch.setattr(flink, "say_on_stderr", said.append)
+    monkeypatch.setattr(FlinkRunner, "run_portable_pipeline", lambda *_: len(said))
+    options = PipelineOptions([])
+    assert bool(FlinkJobRunner({}).run_portable_pipeline(None, options))
+    name = options.view_as(GoogleCloudOptions).job_name
+    assert said == [f"Flink: preparing the job {name}"] and said[0].facts == {"event": "preparing", "job_name": name}
+
+
 def test_a_job_of_a_cluster_is_told_by_its_id(manager: StubJobManager, address: str) -> None:
     said: list[str] = []
     facts: dict[str, object] = {}
@@ -410,6 +437,19 @@ def test_the_cause_of_a_failed_job_is_found_in_all_that_its_server_says(
     with pytest.raises(RuntimeError) as caught:
         job.wait_until_finish()
     assert str(caught.value) == said and str(told_by(caught.value)) == said
+
+
+def test_a_job_that_somebody_cancels_is_said_to_be(manager: StubJobManager, address: str) -> None:
+    def wait_until_finish(duration: int | None) -> None:
+        raise RuntimeError("Pipeline failed in state CANCELLED: org.JobCancellationException: Job was cancelled.")
+
+    watching = Watch(JobManager(address), "job", threading.Event())
+    manager.state = "CANCELED"
+    job = SimpleNamespace(
+        state="CANCELLED", metrics=None, _state="CANCELLED", _messages=[], wait_until_finish=wait_until_finish
+    )
+    with pytest.raises(RuntimeError, match="^the job on Flink was cancelled, not by its launcher$"):
+        flink._WatchedJob(job, watching, watching.cancel).wait_until_finish()
 
 
 def test_a_refusal_of_a_worker_ends_the_job(manager: StubJobManager, address: str) -> None:

@@ -179,7 +179,8 @@ def test_a_stream_that_is_told_to_end_leaves_no_job(
         wait_for(lambda: last_checkpoint(cluster), process, log, patience=200)
         [job], health = cluster.rest.not_over(), json.loads((tmp_path / "health").read_bytes())
         assert job["name"].startswith("private-topk-streams-") and health["job"] == job["jid"]
-        assert f"Flink: the job is {job['name']} ({job['jid']})" in log.read_text()
+        before, _, after = log.read_text().partition(f"Flink: preparing the job {job['name']}\n")
+        assert "Flink: the job is" not in before and f"Flink: the job is {job['name']} ({job['jid']})" in after
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 143, log.read_text()
     assert {job["state"] for job in cluster.rest.jobs()} <= {"FINISHED", "CANCELED"}

@@ -3,6 +3,7 @@
     python -m benchmarks.reaches              # four CPU minutes on ten vectors of the data folder
     python -m benchmarks.reaches --published  # from noisy counts of a ranking before, of epsilon as large
     python -m benchmarks.reaches --itself     # how often `show` says of a ranking that most is noise, and is right
+    python -m benchmarks.reaches --enough     # recall where the k-th count is what a dry run calls enough
 
 A user of `preview` says how many items and users there are and what share of the users the first item and one other
 reach: here the 50th, or the k-th (the 20th for k = 5). Users are four times those of the first item. The forecast is
@@ -26,6 +27,7 @@ from private_topk.pipelines.preview.outlook import forecast
 from private_topk.pipelines.show.noise import is_noise
 from private_topk.transforms.domain import RangeDomain
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
+from private_topk.transforms.mechanisms.choice import reach_of
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, IndexedCounts
 from private_topk.transforms.mechanisms.noisy_counts import publish_counts
 from private_topk.transforms.spec import TopK
@@ -85,6 +87,21 @@ def verdicts(data: str, names: list[str]) -> str:
     return f"{data:<16}{len(said):>5} rankings: {told}"
 
 
+def with_enough(data: str, names: list[str], draws: int) -> str:
+    """The recall of each k at the epsilon whose noise reaches half of the k-th count."""
+    counts, bits = np.sort(load(data))[::-1].copy(), RandomBits.keyed(b"what is found")
+    found = []
+    for k, name in itertools.product(KS, names):
+        low, high = 1e-7, 1e3
+        while high > 1.01 * low:  # the reach falls with epsilon
+            epsilon = (low * high) ** 0.5
+            reach = reach_of(make(name, epsilon), k, len(counts))
+            low, high = (low, epsilon) if reach is None or 2 * reach < counts[k - 1] else (epsilon, high)
+        found.append(drawn(make(name, high), counts, k, draws, bits).mean())
+    table = "".join(f"{100 * each:>5.0f}" for each in np.reshape(found, (len(KS), -1)).mean(axis=1))
+    return f"{data:<20}{table}"
+
+
 def published(top_k: TopK, counts: np.ndarray, bits: RandomBits) -> tuple[Released, np.ndarray]:
     """A ranking with noisy counts, each of as much epsilon; and its items."""
     mechanism, k, named = top_k.mechanism, top_k.max_items, IndexedCounts.of(counts)
@@ -112,12 +129,17 @@ def main() -> None:
     parser.add_argument("--mechanism", nargs="+", default=list(NAMES))
     parser.add_argument("--draws", type=int, default=60)
     known = parser.add_mutually_exclusive_group()
-    for name in ("published", "itself"):
+    for name in ("published", "itself", "enough"):
         known.add_argument(f"--{name}", dest="known", action="store_const", const=name, default="reaches")
     arguments = parser.parse_args()
     if arguments.known == "itself":
         for data in arguments.data:
             print(verdicts(data, arguments.mechanism), flush=True)
+        return
+    if arguments.known == "enough":
+        print(f"{'recall, k =':<20}" + "".join(f"{k:>5}" for k in KS))
+        for data in arguments.data:
+            print(with_enough(data, arguments.mechanism, arguments.draws), flush=True)
         return
     everything = []
     heads = "cells   mean  mean off  within 10  within 20  worst  within  below  wide"

@@ -97,8 +97,10 @@ def _together(budget: Budget, books: Books, reports: Sequence[Ahead]) -> str:
 
 
 def _promise(budget: Budget, spent: Cost) -> str:
+    """The epsilon; beside the budget's own delta, of which a part may be left, unless more was adopted."""
     stated = budget.guarantee(spent)
-    return f"epsilon {number(stated.epsilon)}, delta {number(stated.delta)}"
+    more = f", delta {number(stated.delta)}" if stated.delta > budget.total.delta else ""
+    return f"epsilon {number(stated.epsilon)}{more}"
 
 
 def reports_ahead(budget: Budget, books: Books) -> Iterator[tuple[str, Entry, Ahead]]:

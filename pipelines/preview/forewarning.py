@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from fractions import Fraction
 from itertools import islice
 
 from private_topk.pipelines.options import Options, names_a_file
@@ -28,7 +29,7 @@ from private_topk.pipelines.question import Question
 from private_topk.transforms.composite import parts_of
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.groups import Groups
-from private_topk.transforms.mechanisms.choice import choose, compared, noise_told, reach_of
+from private_topk.transforms.mechanisms.choice import choose, compared, enough_told, noise_told, reach_of
 from private_topk.transforms.metric import USERS
 from private_topk.transforms.spec import TopK
 
@@ -88,7 +89,7 @@ def forewarned(
     not_known = {
         "without a k there is no top k to find": top_k.k is None,
         f"{mechanism.about.name} publishes no counts; {estimates}": not (counts or declared),
-        f"no earlier ranking has noisy counts; {estimates}": not looked,
+        f"no earlier ranking has noisy counts; {_enough(question)}{estimates}": not looked,
     }
     for why, applies in not_known.items():
         if applies:
@@ -136,6 +137,19 @@ def _worst(looked: Mapping[str, Outlook]) -> str:
     return [group for group, one in looked.items() if one.recall_range[0] <= least.recall_range[1]][-1]
 
 
+def _enough(question: Question) -> str:
+    """The rule that the k-th item's count should keep; nothing where none is known, as without a public list."""
+    k, size = question.asked.k, question.asked.domain.size
+    reach = reach_of(question.top_k.mechanism, k, size) if size else None
+    if k is None or reach is None:
+        return ""
+    return f"{enough_told(reach, k, _unit(question))} (docs/choosing.md); "
+
+
+def _unit(question: Question) -> Fraction | None:
+    return None if question.asked.score == USERS else question.asked.score.unit
+
+
 def with_delta(question: Question) -> str:
     """How far counts would be moved with a delta, where draws have none and it at least halves that."""
     asked, k, size = question.asked, question.asked.k, question.asked.domain.size or None
@@ -150,7 +164,7 @@ def with_delta(question: Question) -> str:
     reach = reach_of(others[name].top_k.mechanism, k, size) or own
     if 2 * reach > own:  # a delta is a weaker promise: not for a little
         return ""
-    told = noise_told(reach, None if asked.score == USERS else asked.score.unit)
+    told = noise_told(reach, _unit(question))
     return f". With a delta, such as {_DELTA}, {told} ({name})"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import timedelta
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from private_topk.transforms.windows.period import moment
 from tests.pipelines.shapes import like
 from tests.pipelines.support import command, options, write
 
+ROOT = Path(__file__).resolve().parents[2]
 ITEMS = [f"item {n}" for n in range(60)]
 SHAPE = like(0.8, 60, 300, 3)
 
@@ -275,3 +277,26 @@ def test_questions_of_which_nothing_is_known() -> None:
         forewarned(spec, "nowhere.avro")
     with pytest.raises(InvalidArgument, match="what a user adds to an item on average, .* goes with max_value"):
         forewarned(Question(TopK(3, Joint(epsilon=0.001), ITEMS, score=Amounts(60))), SHAPE)
+
+
+def test_what_is_enough_is_told_and_the_page_has_it() -> None:
+    """The table of docs/choosing.md is what a dry run says where nothing is known."""
+    page = (ROOT / "docs" / "choosing.md").read_text()
+    table = re.findall(r"^\| (\d) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|$", page, re.MULTILINE)
+    assert len(table) == 4
+    items = [f"item {n}" for n in range(5000)]
+    days = {"window": timedelta(days=1), "period_from": moment("2026-01-05"), "period_to": moment("2026-01-06")}
+    for epsilon, *cells in table:
+        for windows, cell in zip((1, 12, 52, 364), cells, strict=True):
+            asked = Question.of(
+                10,
+                domain=items,
+                epsilon=Fraction(epsilon),
+                delta=Fraction("1e-6"),
+                period=declared_period(days),
+                privacy_unit="user",
+                horizon=windows,
+            )
+            noisy, told = forewarned(asked)
+            assert not noisy
+            assert f"; as a rule nine of ten are found where the item of place 10 has {cell} users or more " in told

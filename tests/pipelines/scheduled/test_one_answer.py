@@ -253,9 +253,9 @@ def test_a_file_that_is_checked_is_told_what_its_ledger_says(folder: Path) -> No
     assert "\nprivacy  with the missed 2026-01-12 to 2026-01-19: epsilon 2 for one user's rows in all windows" in said
     never = "; reports that were never charged are not counted; the periods left of this one cost epsilon 1.5 of the 2 "
     never += "that the budget holds\n"
-    fit = f"with them 100.0% of the user budget would be used (epsilon 2, delta 0){never}"
+    fit = f"with them 100.0% of the user budget would be used (epsilon 2){never}"
     assert f"horizon  fits: 3 of 4 periods remain; {fit}" in said
-    fit = "with them 137.5% of the user budget would be used (epsilon 2.75, delta 0), so 2 of them fit and 1 will be "
+    fit = "with them 137.5% of the user budget would be used (epsilon 2.75), so 2 of them fit and 1 will be "
     fit += "refused"
     fit += never.replace("1.5", "2.25")
     assert f"horizon  does not fit: 3 of 4 periods remain; {fit}" in (said := checked("epsilon: 2", "epsilon: 3", 2))
@@ -302,7 +302,7 @@ def test_whoever_charges_the_budget_of_a_report_is_told_what_that_still_needs(fo
     day = Ledger(url).read().charges[-1].charged[:10]
     left = f"does not fit: 3 of 4 periods of report weekly (last charged {day}) remain after this; "
     left += "with them 150.0% of the user budget "
-    left += "would be used (epsilon 3, delta 0), so 1 of them fit and 2 will be refused\n"
+    left += "would be used (epsilon 3), so 1 of them fit and 2 will be refused\n"
     assert f"\nreports  {left}" in said(f"{once('ad/hoc', '0.9')} --dry-run")
     assert f"\nledger: {left}" in said(once("adhoc", "0.9"))
     assert f"\n  ahead     {left.replace(' after this', '')}" in said(f"budget show --ledger {url}")
@@ -312,19 +312,17 @@ def test_whoever_charges_the_budget_of_a_report_is_told_what_that_still_needs(fo
     assert report(folder, *SECOND) == 0
     left = f"does not fit: 18 of 20 periods of report weekly (last charged {day}) remain; "
     left += "with them 170.0% of the user budget "
-    assert f"{left}would be used (epsilon 3.4, delta 0), so 4 of them fit and 14 will" in said(
-        f"budget show --ledger {url}"
-    )
+    assert f"{left}would be used (epsilon 3.4), so 4 of them fit and 14 will" in said(f"budget show --ledger {url}")
     assert "of report" not in said(f"report {folder}/weekly.yaml --dry-run", 2)
     other = text.replace("report: weekly", "report: other").replace("epsilon: 2", "epsilon: 0.1")
     (folder / "other.yaml").write_text(other.replace("out/", "others/"))
-    left = f"{left.replace('remain', 'remain after this').replace('170.0', '171.2')}would be used (epsilon 3.425, "
-    left += "delta 0), so 3 of"
+    left = f"{left.replace('remain', 'remain after this').replace('170.0', '171.2')}would be used (epsilon 3.425), "
+    left += "so 3 of"
     told = said(f"report {folder}/other.yaml --dry-run")
     assert f"\nreports  {left}" in told
     alone, rest = ", if the others take nothing", "; reports that were never charged are not counted"
     rest = f"{rest}; the periods left of this one cost epsilon 0.1 of the 2 that the budget holds\n"
-    together = "with all periods of all reports 175.0% would be used (epsilon 3.5, delta 0), so some will be refused"
+    together = "with all periods of all reports 175.0% would be used (epsilon 3.5), so some will be refused"
     assert told.count(f"{alone}\n") == 1 and told.count(rest) == 1
     assert f"\nhorizon  does not fit: {together}; this one alone fits: 4 of 4 periods remain; with them " in told, told
     told = said(f"report {folder}/other.yaml --window-end 2026-01-12 --dry-run")
@@ -347,9 +345,9 @@ def test_two_reports_are_added_up_before_the_first_charge(folder: Path) -> None:
     assert report(folder, *FIRST) == 0
     told = budget.guarantee(Cost(Fraction(9), Fraction(0), rho))
     said = command("report", str(folder / "other.yaml"), "--dry-run").out
-    [(used, epsilon, delta)] = re.findall(r"all reports (\S+)% would be used \(epsilon (\S+), delta (\S+)\)", said)
+    [(used, epsilon)] = re.findall(r"all reports (\S+)% would be used \(epsilon (\S+)\)", said)
     assert float(used) == pytest.approx(100 * float(rho / budget.rho), abs=0.06)
-    assert float(epsilon) == pytest.approx(float(told.epsilon), rel=1e-4) and delta == "5e-07"
+    assert float(epsilon) == pytest.approx(float(told.epsilon), rel=1e-4)
 
 
 def test_a_report_whose_first_period_was_moved_has_its_new_periods_left(folder: Path) -> None:
@@ -366,7 +364,7 @@ def test_a_report_whose_first_period_was_moved_has_its_new_periods_left(folder: 
     assert report(folder, "--backfill", "--until", "2026-01-19") == 0
     assert command("report", str(folder / "other.yaml"), *FIRST).status == 0
     (folder / "weekly.yaml").write_text(moved)
-    together = "with all periods of all reports 120.0% would be used (epsilon 3, delta 0), so some will be refused"
+    together = "with all periods of all reports 120.0% would be used (epsilon 3), so some will be refused"
     charged = command("report", str(folder / "weekly.yaml"), "--window-end", "2026-01-26", "--quiet")
     assert charged.status == 0 and charged.err.count(f"ledger: does not fit: {together}\n") == 1
     adopted = command("budget", "adopt", "--ledger", other, "--dataset", "heard", f"{folder}/out", f"{folder}/others")

@@ -368,7 +368,7 @@ def test_a_horizon_that_no_longer_fits_is_told_before_the_charge(folder: Path) -
     assert "rows.csv, whose first line has 4 values, user, item, time among them (only a terminal shows it)" in said
     (folder / "weekly.yaml").write_text(year)
     left = "1 of 2 periods remain after this run; with them "
-    fit = f"horizon  fits: {left}100.0% of the user budget would be used (epsilon 2, delta 0); reports that were never "
+    fit = f"horizon  fits: {left}100.0% of the user budget would be used (epsilon 2); reports that were never "
     fit += "charged are not counted; the periods left of this one cost epsilon 1 of the 2 that the budget holds"
     said = told(folder, *first, "--dry-run")
     assert f"{fit}\n" in said
@@ -380,9 +380,7 @@ def test_a_horizon_that_no_longer_fits_is_told_before_the_charge(folder: Path) -
     assert ".csv: published before" in (said := told(folder, *first, "--dry-run"))
     assert f"{fit}\n" in said
     said = told(folder, *first, "--correction", "1", "--dry-run")
-    assert (
-        f"{left}150.0% of the user budget would be used (epsilon 3, delta 0), so none of them fits; the periods" in said
-    )
+    assert f"{left}150.0% of the user budget would be used (epsilon 3), so none of them fits; the periods" in said
     assert "can be written" in said
     assert f"{left}150.0%" in told(folder, *first, "--correction", "1")
     said = told(folder, "--window-end", "2026-01-19", status=2)

@@ -9,6 +9,7 @@ A second call is free and gives the same ranking. The services and `orders.csv` 
 
 import hmac
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -37,9 +38,21 @@ request = Request.of(
 )
 classpath = f"target/classes:{Path('target/classpath').read_text()}"
 ranking = ["java", "-cp", classpath, "TopDrinks", f"--input={ORDERS}", f"--parameters={json.dumps(PARAMETERS)}"]
+ranking += sys.argv[1:]
+for word in sys.argv[1:]:
+    if word.startswith(("--expansion=", "--jobEndpoint=")):
+        host, _, port = word.partition("=")[2].rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), timeout=10).close()
+        except (OSError, OverflowError, ValueError):
+            sys.exit(f"nothing answers at {word}: start that service, or give its HOST:PORT. Nothing was charged")
+# Before the charge: only this compares the names of fields with those of the rows.
+if status := subprocess.run([*ranking, "--expandOnly"], check=False).returncode:
+    print(f"the pipeline was refused with status {status}: its own lines say why. Nothing was charged", file=sys.stderr)
+    sys.exit(status)
 try:
     with charge(request, "sqlite:///budget.db"):
-        if status := subprocess.run([*ranking, *sys.argv[1:]], check=False).returncode:
+        if status := subprocess.run(ranking, check=False).returncode:
             print(f"the program ended with status {status}: its own lines say why", file=sys.stderr)
             sys.exit(status)  # inside, so that the charge is noted as failed
 except InvalidArgument as refusal:  # of the charge: nothing was drawn

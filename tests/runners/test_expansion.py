@@ -125,21 +125,28 @@ def java_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_charged_java_program_that_fails_tells_its_status(tmp_path: Path) -> None:
+def test_a_java_program_is_charged_once_it_expands_and_tells_its_status(tmp_path: Path) -> None:
     java, classpath = tmp_path / "java", tmp_path / "target/classpath"
     classpath.parent.mkdir()
-    for file, text in (classpath, ""), (java, "#!/bin/sh\nexit 7"):
-        file.write_text(text)
+    classpath.write_text("")
+    java.write_text('#!/bin/sh\ncase "$*" in *--expandOnly) exit $EXPANDS;; esac\nexit 7')
     java.chmod(0o755)
     (tmp_path / "release.key").write_text("the key of the example's test")
     ledger = Ledger(f"sqlite:///{tmp_path}/budget.db")
     ledger.create(Budget.of("orders", 1))
-    for orders, status, said in ("", 7, "\nthe program ended with status 7"), ("ana,tea", 1, "^release_id drinks/2026"):
+    gone = f"localhost:{free_port()}"
+    for word, orders, expands, status, said, outcomes in (
+        (f"--expansion={gone}", "", 0, 1, f"nothing answers at --expansion={gone}: .*Nothing was charged", []),
+        ("--jobEndpoint=8099", "", 0, 1, "nothing answers at --jobEndpoint=8099: .*Nothing was charged", []),
+        ("--output=top", "", 5, 5, "the pipeline was refused with status 5: .*Nothing was charged", []),
+        ("--output=top", "", 0, 7, "\nthe program ended with status 7", ["failed"]),
+        ("--output=top", "ana,tea", 0, 1, "^release_id drinks/2026", ["failed"]),
+    ):
         (tmp_path / "orders.csv").write_text(orders)
         done = subprocess.run(
-            [sys.executable, ROOT / "examples/java/charged.py"],
+            [sys.executable, ROOT / "examples/java/charged.py", word],
             cwd=tmp_path,
-            env=os.environ | {"PATH": str(tmp_path)},
+            env=os.environ | {"PATH": str(tmp_path), "EXPANDS": str(expands)},
             capture_output=True,
             text=True,
             timeout=60,
@@ -147,7 +154,7 @@ def test_a_charged_java_program_that_fails_tells_its_status(tmp_path: Path) -> N
         )
         assert done.returncode == status and "Traceback" not in done.stderr
         assert re.search(said, done.stderr)
-    assert [entry.outcome for entry in ledger.read().charges] == ["failed"]
+        assert [entry.outcome for entry in ledger.read().charges] == outcomes
 
 
 @pytest.mark.nightly
@@ -157,12 +164,21 @@ def test_a_charged_java_ranking_is_that_of_the_request(java_project: Path, servi
     (java_project / "release.key").write_text("the key of the example's test")
     ledger = Ledger(f"sqlite:///{java_project}/budget.db")
     ledger.create(Budget.of("orders", 1))
+    typo = (java_project / "charged.py").read_text().replace('"k": 3,', '"k": 3, "user": "auther",')
+    (java_project / "typo.py").write_text(typo)
     rankings = []
     with module_serving("job service", tmp_path) as jobs:
+        words = [f"--expansion={service}", "--runner=PortableRunner", f"--jobEndpoint={jobs}"]
+
+        def charged(program: str, top: Path) -> subprocess.CompletedProcess[str]:
+            command = [sys.executable, program, f"--output={top}", *words]
+            return subprocess.run(command, cwd=java_project, capture_output=True, text=True, timeout=600, check=False)
+
+        done = charged("typo.py", tmp_path / "none")
+        assert done.returncode == 1 and "got an element of type row of user, item, without auther" in done.stderr
+        assert not ledger.read().charges
         for top in (tmp_path / "first", tmp_path / "again"):
-            words = [f"--output={top}", f"--expansion={service}", "--runner=PortableRunner", f"--jobEndpoint={jobs}"]
-            command = [sys.executable, "charged.py", *words]
-            done = subprocess.run(command, cwd=java_project, capture_output=True, text=True, timeout=600, check=False)
+            done = charged("charged.py", top)
             assert done.returncode == 0, done.stderr[-3000:]
             rankings.append(sorted(Path(f"{top}-00000-of-00001").read_text().splitlines()))
     assert len(rankings[0]) == 3 and rankings[1] == rankings[0]
@@ -203,3 +219,7 @@ def test_java_ranks(
             assert done.returncode == 0, done.stderr[-3000:]
             assert sorted((tmp_path / "top-00000-of-00001").read_text().splitlines()) == ranking
             assert re.search(rf"external0\W.* operator_only_{counter}", done.stdout), done.stdout
+        if runner != "flink":  # its mini cluster is slow to start
+            command = ["mvn", "-B", "-q", "test", f"-Dexpansion={service}", f"-DjobEndpoint={jobs}"]
+            done = subprocess.run(command, cwd=java_project, capture_output=True, text=True, timeout=600, check=False)
+            assert done.returncode == 0 and "Tests run: 1, Failures: 0" in done.stdout, done.stdout[-3000:]

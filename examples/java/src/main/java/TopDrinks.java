@@ -45,6 +45,11 @@ public class TopDrinks {
     Map<String, Object> getParameters();
 
     void setParameters(Map<String, Object> parameters);
+
+    @Description("Build the pipeline, which looks at fields and parameters, and do not run it")
+    boolean getExpandOnly();
+
+    void setExpandOnly(boolean expandOnly);
   }
 
   private static final Schema ORDER =
@@ -59,6 +64,14 @@ public class TopDrinks {
           "max_items_per_user", 2);
 
   public static void main(String[] args) throws Exception {
+    Pipeline pipeline = pipeline(args);
+    if (!pipeline.getOptions().as(Options.class).getExpandOnly()) {
+      System.out.println(pipeline.run().waitUntilFinish());
+    }
+    System.exit(0); // the worker's server has threads of its own
+  }
+
+  static Pipeline pipeline(String... args) throws Exception {
     Options options = PipelineOptionsFactory.fromArgs(args).withValidation().as(Options.class);
     // What LOOPBACK does, but earlier: Beam needs the address of Java's workers when it expands RankRows.
     var worker = new ExternalWorkerService(options).start();
@@ -90,8 +103,7 @@ public class TopDrinks {
             MapElements.into(TypeDescriptors.strings())
                 .via(row -> row.getInt64("rank") + "," + row.getString("item")))
         .apply("Write", TextIO.write().to(options.getOutput()).withNumShards(1));
-    System.out.println(pipeline.run().waitUntilFinish());
-    System.exit(0); // the worker's server has threads of its own
+    return pipeline;
   }
 
   private static Row order(String line) {

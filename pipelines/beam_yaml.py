@@ -1,11 +1,4 @@
-"""PrivateTopK for Beam YAML: rows in, rows out, parameters as plain values.
-
-providers:
-  - type: python
-    config: {}
-    transforms:
-      PrivateTopK: private_topk.pipelines.beam_yaml.RankRows
-"""
+"""PrivateTopK for Beam YAML: rows in, rows out, parameters as plain values."""
 
 from __future__ import annotations
 
@@ -150,14 +143,16 @@ def _check_absolute(options: Mapping[str, Any]) -> None:
 
 
 def _read(name: str, value: object, options: Mapping[str, Option] = _ROWS) -> Any:  # noqa: ANN401 - any option's
-    """A value, read as the option's text where it is a text or one of YAML's own dates; other values as they are."""
-    if name not in options or not isinstance(value, str | date):
+    """A value, read as the option's text where it is a text or of the period; other values as they are."""
+    if isinstance(value, date):
+        raise ValueError(f'{name} must be in quotes, as in "{value.isoformat()}": Beam YAML passes no dates on')
+    if name not in options or not (isinstance(value, str) or name.startswith(_PERIOD)):
         return value
     read = options[name].read
     if read is None:  # a flag, in a map of Java's that has texts alone
-        if value not in ("true", "false"):
+        if value not in ("true", "false") and not isinstance(value, bool):
             raise ValueError(f"{name} must be true or false, got {value}")
-        return value == "true"
+        return value in ("true", True)
     try:
         return read(str(value))
     except ValueError as error:

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
@@ -396,7 +396,8 @@ class FlinkJobRunner(LoopbackRunner, FlinkRunner):
             answered = self.answered if streaming else None
             watch = Watch(JobManager(self.rest), google.job_name, answered, most=most, facts=facts)
             watch.start()
-            return _WatchedJob(result, watch, result.cancel if embedded else partial(self._cancel, watch))
+            steps = {each.unique_name for each in pipeline.components.transforms.values()}
+            return _WatchedJob(result, watch, result.cancel if embedded else partial(self._cancel, watch), steps)
         return result
 
     def _cancel(self, watch: Watch) -> None:
@@ -409,11 +410,13 @@ class FlinkJobRunner(LoopbackRunner, FlinkRunner):
 class _WatchedJob(PipelineResult):
     """A job that a worker's refusal ends, or too many failures in a row, where Flink would start it again and again."""
 
-    def __init__(self, job: PipelineResult, watch: Watch, cancel: Callable[[], None]) -> None:
+    def __init__(
+        self, job: PipelineResult, watch: Watch, cancel: Callable[[], None], steps: Collection[str] = ()
+    ) -> None:
         super().__init__(job.state)
         self.metrics, self.cancel = job.metrics, cancel  # type: ignore[method-assign]
         self._job: Any = job
-        self._watch = watch
+        self._watch, self._steps = watch, steps
 
     def wait_until_finish(self, duration: int | None = None) -> Any:  # noqa: ANN401 - a state, as text
         try:
@@ -422,7 +425,7 @@ class _WatchedJob(PipelineResult):
             # What a worker refuses is not always the last message: on a busy machine others fail with it.
             said = [message.message_response.message_text for message in self._job._messages]
             told = self._watch.refusal or told_in("\n".join([str(error), *said])) or self._watch.cancelled()
-            told = told or _ended(self._job._state, said)
+            told = told or _ended(self._job._state, said, self._steps)
         finally:
             self._watch.over = PipelineState.is_terminal(self._job._state)
         raise RuntimeError(str(told)) from told  # by itself a refusal would say that nothing was done
@@ -496,11 +499,8 @@ class JobManager:
 
         Tasks are asked from the last one on, up to the first that has not reached it: this is called every second.
         """
-        tasks = [
-            each
-            for each in (self.get(f"jobs/{job}") or {}).get("vertices", [])
-            if not each["name"].startswith("Source:")
-        ]  # fmt: skip - a source takes no watermark in
+        tasks = (self.get(f"jobs/{job}") or {}).get("vertices", [])
+        tasks = [each for each in tasks if not each["name"].startswith("Source:")]  # a source takes no watermark in
         for task in reversed(tasks):
             clocks = self.get(f"jobs/{job}/vertices/{task['id']}/watermarks") or []
             if len(clocks) != task["parallelism"] or min(int(clock["value"]) for clock in clocks) < moment:
@@ -551,7 +551,7 @@ def _cause(name: str, text: str) -> str:
 _REFUSED = re.compile(r"Connection refused: ([\w.-]*/[\w.:\[\]]+:\d+)")
 """Where nobody listens, such as a pool of workers that is gone."""
 
-_LOOK = "look at the logs of the task managers and the Python workers"
+_LOOK = "look at the logs of the task managers and the Python workers (of a mini cluster, at this process's stderr)"
 
 
 def _in_vain(times: int, cause: str) -> InvalidArgument:
@@ -559,10 +559,13 @@ def _in_vain(times: int, cause: str) -> InvalidArgument:
     return InvalidArgument("", f"{rule}, so it was cancelled", _LOOK)
 
 
-def _ended(state: str, messages: Sequence[str]) -> InvalidArgument:
-    """How a job has ended early, and the cause of what its job server said last."""
+def _ended(state: str, messages: Sequence[str], steps: Collection[str]) -> InvalidArgument:
+    """How a job has ended early, and the cause and the step of what its job server said last: one of the pipeline's
+    steps, since the rest of the text may hold data.
+    """
     kind = re.match(r"[\w.$]+", last := next(filter(None, reversed(messages)), ""))
-    cause = f" ({_cause(kind[0], last)})" if kind else ""
+    step = next((each for each in reversed(re.findall(r"\[while running '(.+?)'\]", last)) if each in steps), "")
+    cause = f" ({_cause(kind[0], last)}{step and f' while running {verbatim(repr(step))}'})" if kind else ""
     return InvalidArgument("", f"the job on Flink ended as {state}{cause}", _LOOK)
 
 

@@ -14,7 +14,8 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, ClassVar, NamedTuple
@@ -29,6 +30,10 @@ Label = str | tuple[str, ...]
 
 class UnreadableKey(InvalidArgument):
     """The error of a key that is not here: it may be where the workers or another account are."""
+
+
+class Uncharged(InvalidArgument):
+    """The error of a release that a charge around it does not pay for."""
 
 
 class NoiseSize(NamedTuple):
@@ -292,6 +297,11 @@ class Release:
         if not isinstance(self.id, str) or not self.id.strip() or len(self.id) > 500 or not self.id.isprintable():
             raise InvalidArgument("release_id", "must be 1 to 500 printable characters, and not all blanks")
 
+    @property
+    def chargeable(self) -> bool:
+        """Whether a ledger may charge it: by a key that stays, and that nobody knows."""
+        return self.key.is_secret and not self.key.in_memory
+
     @classmethod
     def fresh(cls) -> Release:
         """A release of its own: a new random key and id."""
@@ -401,6 +411,34 @@ def check_stays(release: Release | None) -> None:
         raise InvalidArgument(
             "release", "of a key that everybody knows protects nobody, so no budget covers it", "it is for tests"
         )
+
+
+_PAID: list[Collection[str]] = []
+"""The ids that each open charge of this process pays for."""
+
+
+@contextmanager
+def paid_for(ids: Collection[str]) -> Iterator[None]:
+    """While the block runs, `check_paid` refuses other releases, in any thread of this process. The refusal of a
+    pipeline that it starts comes out as it is.
+    """
+    _PAID.append(ids)
+    try:
+        yield
+    except RuntimeError as error:  # Beam says that it is "unable to translate" what is refused
+        if isinstance(error.__cause__, Uncharged):
+            raise error.__cause__ from None
+        raise
+    finally:
+        _PAID.remove(ids)
+
+
+def check_paid(release: Release) -> None:
+    """Raise Uncharged for a release that a ledger may charge, while charges are open and none of them pays for it."""
+    if _PAID and release.chargeable and not any(release.id in ids for ids in _PAID):
+        rule = f"{verbatim(release.id)} is not charged by the open `with charge(...)`, so this pipeline draws nothing"
+        remedy = "give charge_all its Request too, or run it in a pipeline of its own outside that `with`"
+        raise Uncharged("release", rule, remedy)
 
 
 def not_here() -> InvalidArgument:

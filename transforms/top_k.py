@@ -27,7 +27,7 @@ from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.choice import AUTO
 from private_topk.transforms.mechanisms.parameters import as_written, check_parameter
 from private_topk.transforms.plan import Execution, plan
-from private_topk.transforms.release import Ranking, Release
+from private_topk.transforms.release import Ranking, Release, check_paid
 from private_topk.transforms.rows import MakeBlocks, ShardByUser
 from private_topk.transforms.select import SelectTopK
 from private_topk.transforms.spec import TopK, check_kinds
@@ -174,6 +174,10 @@ class PrivateTopK(beam.PTransform):
 
     def display_data(self) -> dict[str, Any]:
         return self._rank.display_data() | ({} if self._reason is None else {"mechanism_chosen_since": self._reason})
+
+    def to_runner_api_parameter(self, context: Any) -> Any:  # noqa: ANN401 - Beam's own
+        check_paid(self.release)  # Beam calls this as a pipeline starts, on every runner
+        return super().to_runner_api_parameter(context)
 
     def __ror__(self, left: Any, label: str | None = None) -> Any:  # noqa: ANN401 - whatever stands before the bar
         if hasattr(left, "__arrow_c_stream__") or hasattr(left, "__dataframe__"):

@@ -97,7 +97,7 @@ def answer_once(pipeline: beam.Pipeline, release: Release) -> None:
     """Raise InvalidArgument if the pipeline has an answer under the release already: a ledger charges it for one. None
     is charged for a key in memory, or for one that everybody knows.
     """
-    if release.key.in_memory or not release.key.is_secret:
+    if not release.chargeable:
         return
     answered = _ANSWERED.setdefault(pipeline, set())
     if release in answered:

@@ -45,7 +45,7 @@ from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, by_
 from private_topk.transforms.loading import load
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import largest
-from private_topk.transforms.release import DRAWS, Release, check_stays, series_name
+from private_topk.transforms.release import DRAWS, Release, check_stays, paid_for, series_name
 from private_topk.transforms.stated import number
 from private_topk.transforms.windows import Period, utc_text
 
@@ -541,7 +541,8 @@ def charge_all(
             tell(text)
     _note(books, [receipt for receipt in receipts if receipt.outcome == "failed"], "started", tell)
     try:
-        yield receipts
+        with paid_for([request.release_id for request in asked]):
+            yield receipts
     except BaseException:  # an interrupt too: an answer may be out
         _note(books, receipts, "failed", tell)
         if resume:

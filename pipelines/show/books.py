@@ -86,6 +86,8 @@ def with_books(
     of_each = " ".join(sentence(budget, books) for budget in budgets)
     of_each += f" Among these are charges of {some(sorted(others))}, which no other number here counts." * bool(others)
     why = ", of which no manifest is here: these numbers count that"
+    if files:
+        why = ", which is not among the files shown: these numbers count that. Show the folder for all that lies in it"
     return report, (of_each, *named(lost, why), *told)
 
 

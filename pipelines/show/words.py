@@ -56,7 +56,7 @@ def in_words(report: PublishedReport) -> list[str]:
     sentences += what_was_adopted(report)
     if report.charged:
         more = "one more publication" if report.charged == 1 else f"{report.charged:,} more publications"
-        sentences.append(f"These numbers also count {more} that a ledger has charged, of which no manifest is here.")
+        sentences.append(f"These numbers also count {more} that a ledger has charged, and that is not shown.")
     sentences += report.disputed
     if everything := manifest.all_windows:
         several = "windows" if report.charged else f"of the {windows} windows"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from apache_beam.testing import test_stream as streams
 from apache_beam.transforms.window import TimestampedValue
 
 from private_topk import Period, PrivateTopK, Release, ReleaseKey, UnknownDomain, WriteRankings
+from private_topk.pipelines.beam_yaml import RankRows
 from private_topk.pipelines.budget import Budget, Ledger, Request, charge
 from private_topk.pipelines.question import Question
 from private_topk.transforms.stated import number
@@ -83,6 +84,34 @@ def test_the_manifest_states_and_repays_what_is_charged(unit: str) -> None:
     (charged,), (adopted,) = ledger.read().charges, again.read().charges
     for name in ("release_id", "key_id", "windows", "cost", "unit", "mechanism", "k"):
         assert getattr(charged, name) == getattr(adopted, name), name
+
+
+@pytest.mark.parametrize("built", ["before", "inside"])
+@pytest.mark.parametrize("paid", [["top/1"], ["other/1"], ["top/1", "other/1"]])
+def test_a_charge_that_was_forgotten_draws_nothing(built: str, paid: list[str]) -> None:
+    """Each rank of a pipeline is charged, also by nested charges, or none is drawn. Without a release none can be."""
+    ledger = opened()
+    other = {"k": 1, "epsilon": 1.0, "domain": ITEMS, "release_key": "file:key", "release_id": "other/1"}
+    ranks = {"top/1": top(period=None), "other/1": RankRows(**other)}
+
+    def build() -> beam.Pipeline:
+        pipeline = beam.Pipeline()
+        rows = pipeline | beam.Create(["ab", "cd"]) | beam.Map(lambda row: beam.Row(user=row[0], item=row[1]))
+        _ = rows | "top" >> ranks["top/1"] | WriteRankings("top.jsonl", ranks["top/1"])
+        _ = rows | "other" >> ranks["other/1"]
+        _ = rows | "fresh" >> top(period=None, release=None)
+        return pipeline
+
+    before, missing = build() if built == "before" else None, "".join({*ranks} - {*paid})
+    said = f"{missing} is not charged by the open `with charge(...)`, so this pipeline draws nothing: give charge_all"
+    with refused("release", said) if missing else nullcontext(), ExitStack() as charges:
+        for id in paid:
+            rank = ranks[id] if id == "top/1" else ranks[id].rank
+            charges.enter_context(charge(Request.of(rank, dataset="plays", fingerprint="ab" * 16), LEDGER))
+        (before or build()).run().wait_until_finish()
+    assert Path("top.jsonl").exists() != bool(missing)
+    assert {each.outcome for each in ledger.read().charges} == {"failed" if missing else "released"}
+    build().run().wait_until_finish()  # of a charge that is over nothing is left
 
 
 def test_overlapping_windows_add_up_and_a_bound_on_windows_is_that_of_a_user() -> None:

@@ -340,11 +340,7 @@ MANAGER, WORKER, NOBODY = "a task manager was lost", "a Python worker was lost",
         ("RecipientUnreachableException", "Could not send message [private].", MANAGER),
         ("TimeoutException", "Heartbeat of TaskManager with id private:1 timed out.", MANAGER),
         ("AsynchronousException", "x\nCaused by: v.io.grpc.StatusRuntimeException: CANCELLED: y", WORKER),
-        (
-            "E",
-            "io.grpc.StatusRuntimeException: io\nConnection refused: h/1.0.0.1:83",
-            f"{WORKER}, {NOBODY} h/1.0.0.1:83",
-        ),
+        ("E", "io.grpc.StatusRuntimeException: io\nConnection refused: h/1.0.0.1:8", f"{WORKER}, {NOBODY} h/1.0.0.1:8"),
         ("ConnectException", "Connection refused: h/[::1]:8083\n", f"{NOBODY} h/[::1]:8083"),
         ("AsynchronousException", "Caught exception while processing timer.", ""),
     ],
@@ -406,13 +402,19 @@ sinks.SinkIsDown: alice, [while running 'Map(write)']
 @pytest.mark.parametrize(
     ("refused", "last", "cause"),
     [(True, NO_SLOTS, ""), (False, NO_SLOTS, "NoResourceAvailableException: Kafka says _TRANSPORT")]
-    + [(False, OF_PYTHON, "SinkIsDown"), (False, OF_PYTHON.replace("\n", "\n\t"), "SinkIsDown")],
+    + [
+        (False, OF_PYTHON, "SinkIsDown while running 'Map(write)'"),
+        (False, OF_PYTHON.replace("\n", "\n\t"), "SinkIsDown while running 'Map(write)'"),
+        (False, OF_PYTHON.replace("alice,", "[while running 'alice']"), "SinkIsDown while running 'Map(write)'"),
+        (False, OF_PYTHON.replace("Map(write)", "alice"), "SinkIsDown"),
+    ],
 )
 def test_the_cause_of_a_failed_job_is_found_in_all_that_its_server_says(
     refused: bool, last: str, cause: str, address: str
 ) -> None:
-    """The text of a refusal, though another failure came after it; otherwise the last one's kind, not its text. It is a
-    RuntimeError, as on other runners: an InvalidArgument says that nothing was done.
+    """The text of a refusal, though another failure came after it; otherwise the last one's kind and step, not its
+    text, in which a row may look like a step. It is a RuntimeError, as on other runners: an InvalidArgument says that
+    nothing was done.
     """
     with pytest.raises(WorkerRefusal) as refusal:
         RefusesDoFn().process(None)
@@ -429,11 +431,10 @@ def test_the_cause_of_a_failed_job_is_found_in_all_that_its_server_says(
         metrics = cancel = wait_until_finish
 
     watching = Watch(JobManager(address), "job", threading.Event())
-    job = flink._WatchedJob(Failed("FAILED"), watching, watching.cancel)
+    job = flink._WatchedJob(Failed("FAILED"), watching, watching.cancel, {"", "Create", "Map(write)"})
     said = "menu.txt cannot be read: write it again"
     if not refused:
-        logs = "look at the logs of the task managers and the Python workers"
-        said = f"the job on Flink ended as FAILED ({cause}): {logs}"
+        said = f"the job on Flink ended as FAILED ({cause}): {flink._LOOK}"
     with pytest.raises(RuntimeError) as caught:
         job.wait_until_finish()
     assert str(caught.value) == said and str(told_by(caught.value)) == said

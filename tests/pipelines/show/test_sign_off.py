@@ -343,6 +343,9 @@ def test_a_ranking_that_was_corrected_since_names_its_correction(form: str) -> N
     files = ["days/6.csv", "days/6.correction-1.csv"]
     assert not command("show", files[0], *form.split()).err
     charged_correction()
+    of_both = command("show", files[0], *form.split(), "--ledger", LEDGER)
+    told = " ".join(f"{of_both.out} {of_both.err}".split())
+    assert "/correction-1 too, which is not among the files shown: these numbers" in told and "no manifest" not in told
     done = command("show", files[0], *form.split())
     assert done.err == f"{files[0]} was corrected: show {files[1]} instead, or the folder of both\n", done
     for shown_too in (files, ["days"], files[1:]):

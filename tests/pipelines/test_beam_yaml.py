@@ -103,8 +103,6 @@ def test_no_type_between_stages_is_an_object_that_only_python_knows(asked: str, 
 
 def test_unknown_domain_takes_other_parameters() -> None:
     RankRows(k=1, mechanism="limit-domain", epsilon=1.0, parameters={"delta": 1e-6})
-    with pytest.raises(ValueError, match="joint needs a public domain"):
-        RankRows(k=1, mechanism="joint", epsilon=1.0)
 
 
 def test_maps_of_texts_mean_what_their_values_do() -> None:
@@ -116,13 +114,6 @@ def test_maps_of_texts_mean_what_their_values_do() -> None:
     assert found.top_k.mechanism.delta == Fraction(1, 10**6) and found.top_k.mechanism.neighbours == "replace-one"
     assert found.period.to_date
     assert RankRows(**asked, mechanism="joint", parameters={"skew": "1"}).rank.top_k.mechanism.skew == 1
-    for wrong, rule in (
-        ({"parameters": {"delta": "small"}}, "delta must be a number"),
-        ({"period": period | {"to_date": "yes"}}, "period.to_date must be true or false, got yes"),
-        ({"domain": "none.txt"}, "domain none.txt does not exist: give a public list"),
-    ):
-        with pytest.raises(ValueError, match=rule):
-            RankRows(**{**asked, **wrong})
 
 
 def test_a_domain_in_a_file(tmp_path: Path) -> None:
@@ -213,6 +204,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"ledger": "sqlite:///b.db"}, r"there is no argument ledger: .* `charge\(...\)` of a ledger, around the pipeline"),
     ({"domain": None, "mechanism": "limit-domain"}, "parameters.delta must be given for limit-domain"),
     ({"domain": []}, "domain"),
+    ({"domain": None}, "joint needs a public domain"),
+    ({"domain": "none.txt"}, "domain none.txt does not exist: give a public list"),
+    ({"parameters": {"delta": "small"}}, "delta must be a number"),
+    ({"period": {"to_date": "yes"}}, "period.to_date must be true or false, got yes"),
     ({"perod": {}}, "there is no argument perod: did you mean period?"),
     ({"delta": 1e-6}, 'there is no argument delta: give parameters: {"delta": ...}'),
     ({"mechanism": "auto", "parameters": {"detla": 1e-6}}, "no mechanism has the name detla: did you mean delta?"),

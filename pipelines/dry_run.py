@@ -296,12 +296,11 @@ def reports(account: Account, request: Request, own: str) -> Iterator[Fact]:
 
 def fits(account: Account, quote: ChargeReceipt, question: Question) -> str:
     """That a charge fits, what it costs and what of the budget of its unit is used then; if the budget was renewed,
-    what a user of all its periods has; and whether only rhos count from then on.
+    what a user of all its periods has.
     """
     unit = question.privacy_unit
     budget, books = account.budget(unit), account.books.read(account.dataset)
     usage = budget_usage(budget, books)
     told = "fits" if quote.cost is None else f"fits and costs {cost_in_words(quote.cost)}"
     told += "" if quote.used is None else f"; {float(quote.used):.1%} of the {unit} budget would be used"
-    told += "" if usage.length is None else f", in its period {usage.period}: {of_periods(budget, books)}"
-    return f"{told}{quote.only_rhos}"
+    return told if usage.length is None else f"{told}, in its period {usage.period}: {of_periods(budget, books)}"

@@ -37,7 +37,7 @@ from private_topk.pipelines.budget.ahead import told_ahead
 from private_topk.pipelines.budget.composition import check_unit
 from private_topk.pipelines.budget.rows import BROKEN, check_legible, moment
 from private_topk.pipelines.budget.sharing import cost_of, windows_paid_for
-from private_topk.pipelines.budget.statement import cost_in_words, only_rhos_from
+from private_topk.pipelines.budget.statement import cost_in_words
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.differences import differing, of_streams, told
 from private_topk.pipelines.process import RunFailed, speaks
@@ -211,7 +211,6 @@ class ChargeReceipt:
         used: for a new charge, the used part of the budget of its unit.
         cost: for a new charge, what it adds to the sums of its unit.
         ahead: for a new charge, what other reports still need of the dataset's budget, in sentences.
-        only_rhos: for a new charge from which on only rhos count, what that changes, as the end of a sentence.
     """
 
     entry: int
@@ -220,12 +219,10 @@ class ChargeReceipt:
     used: Fraction | None = None
     cost: Cost | None = None
     ahead: Sequence[str] = ()
-    only_rhos: str = ""
 
     @classmethod
-    def of_new(cls, entry: Entry, used: Fraction | None, books: Books, ahead: Sequence[str] = ()) -> ChargeReceipt:
-        cost, only_rhos = most(entry.unit, [entry]), only_rhos_from(entry, books)
-        return cls(entry.id, None, entry.charged, used, cost, ahead, only_rhos)
+    def of_new(cls, entry: Entry, used: Fraction | None, ahead: Sequence[str] = ()) -> ChargeReceipt:
+        return cls(entry.id, None, entry.charged, used, most(entry.unit, [entry]), ahead)
 
 
 class Ledger:
@@ -336,7 +333,7 @@ class Ledger:
                     connection.add(entry)
                     books = connection.books(entry.dataset)
                     ahead = told_ahead(books.budgets, books, entry.release_id, " after this")
-                    found = ChargeReceipt.of_new(entry, used, books, ahead)
+                    found = ChargeReceipt.of_new(entry, used, ahead)
                 receipts.append(found)
             if overdrawn is not None:
                 raise overdrawn
@@ -345,8 +342,8 @@ class Ledger:
     def quote(self, request: Request) -> ChargeReceipt:
         """The receipt that a charge would have. Raises InvalidArgument as `charge` does."""
         with self._database.locked() as connection:
-            found, books = _settled(connection, request), connection.books(request.dataset)
-            return found if isinstance(found, ChargeReceipt) else ChargeReceipt.of_new(*found, books)
+            found = _settled(connection, request)
+            return found if isinstance(found, ChargeReceipt) else ChargeReceipt.of_new(*found)
 
     def after(self, request: Request) -> Books:
         """What would be held of the dataset after a charge. Raises InvalidArgument as `charge` does."""
@@ -581,7 +578,7 @@ def _let_through(request: Request, receipt: ChargeReceipt) -> str:
     if receipt.outcome is None:
         cost = f": {cost_in_words(receipt.cost)}" if receipt.cost is not None else ""
         used = f"; {float(receipt.used):.1%} of the budget is used" if receipt.used is not None else ""
-        return f"charged {request.release_id} to dataset {request.dataset}{cost}{used}{receipt.only_rhos}"
+        return f"charged {request.release_id} to dataset {request.dataset}{cost}{used}"
     if receipt.outcome == "released":
         return f"{request.release_id} was released before, charged on {receipt.charged}: repeating it costs nothing"
     return f"resuming {request.release_id}, charged on {receipt.charged} and not finished: costs nothing"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
-from decimal import ROUND_FLOOR
 from fractions import Fraction
 from typing import Any
 
@@ -223,25 +222,6 @@ def cost_in_words(cost: Cost) -> str:
     rho = f"rho {number(cost.rho)}"
     added = f"epsilon {number(cost.epsilon)} added up, or {rho} by zCDP" if cost.adds_up else rho
     return f"{added}, delta {number(cost.zcdp_delta)}" if cost.zcdp_delta else added
-
-
-def only_rhos_from(charge: Entry, books: Books) -> str:
-    """That from a charge on only the rhos count of what its windows have spent, and what fits of pure releases then;
-    nothing where epsilons still add up, or did not before.
-    """
-    if charge.cost.adds_up:
-        return ""
-    [budget] = (each for each in books.budgets if each.unit == charge.unit)
-    others = [each for each in books.charges if each.id != charge.id]
-    before, after = (
-        Cost.sum(heaviest(budget, budget_usage(budget, books._replace(charges=each)).charges, charge.windows))
-        for each in (others, [*others, charge])
-    )
-    if not before.adds_up:
-        return ""
-    where = "" if budget.unit == "user" else " in these windows"
-    fell = " to ".join(number(budget.left(each).epsilon, rounding=ROUND_FLOOR) for each in (before, after))
-    return f"; from then on rhos add up{where}, and the largest pure release that fits falls from epsilon {fell}"
 
 
 def in_numbers(stated: dict[str, Fraction]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 
@@ -152,7 +151,7 @@ class ScheduledReport(Publications):
                 if self._correction is not None or not self.published(number):
                     raise
                 why = self._file.refused(error, "", self._correction)
-                told = f"published before{self._input_since(report)}; drawing it again would be refused: {why}"
+                told = f"published before; drawing it again would be refused: {why}"
                 tell(report, [("output", told)], True)
                 return
             facts.append(("recall", self._forewarn(report, number, aloud=False)))
@@ -165,17 +164,6 @@ class ScheduledReport(Publications):
             facts += self._since(report.manifest, self._last(number, _NEARBY))
             facts += (fact[:2] for fact in self._future_charges(report, number))
             tell(report, facts, self.published(number))
-
-    def _input_since(self, report: Report) -> str:
-        """Whether the input is what a published release was charged for, where a ledger knows; for a sentence."""
-        release = report.question.release
-        charged = [each for each in self._charges_of(release.id) if each.outcome != ADOPTED]
-        with suppress(InvalidArgument):  # rows that are gone
-            known = {each.fingerprint for each in charged if each.key_id == release.key.key_id()}
-            if known and report.source.bounded:
-                same = report.request().fingerprint in known
-                return " from the input as it is now" if same else ", and its input or its columns have changed since"
-        return ""
 
     def prospect(self, number: int) -> str:
         """What a call would do with a period that is not published, where anything tells that it was before."""

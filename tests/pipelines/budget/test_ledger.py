@@ -16,7 +16,6 @@ import pytest
 from private_topk.pipelines.budget.accounting import Budget, explain
 from private_topk.pipelines.budget.composition import Total, rho_within, shares
 from private_topk.pipelines.budget.ledger import Ledger
-from private_topk.pipelines.budget.ledger import charge as charged
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.transforms.errors import InvalidArgument, Unreachable
 from private_topk.transforms.mechanisms import Joint
@@ -245,29 +244,6 @@ def test_gaussian_charges_need_a_budget_with_a_delta(url: str) -> None:
     with refused("release_delta", "must be less than", "of what dataset plays has spent only the rhos add up"):
         ledger.create(replace(budget("2", "1e-6"), total=total))
     ledger.create(budget("2", "1e-6"))
-
-
-@pytest.mark.parametrize(("unit", "where"), [("user", ""), ("user-window", " in these windows")])
-def test_the_charge_from_which_on_only_rhos_count_says_what_fits_then(url: str, unit: str, where: str) -> None:
-    """Before it and as it is charged, and none before or after it."""
-    ledger = Ledger(url)
-    ledger.create(budget("4", "1e-6", unit))
-    pure, noise = Cost(Fraction("0.3")), Cost.gaussian(Fraction(1), Fraction(1, 10**7))
-    assert ledger.charge(request("a", unit=unit, cost=pure)).only_rhos == ""
-    asked = request("b", unit=unit, cost=noise)
-    told = ledger.quote(asked).only_rhos
-    turns = f"; from then on rhos add up{where}, and the largest pure release that fits falls from epsilon"
-    assert told.startswith(f"{turns} 3.7 to 0.68")
-    said: list[str] = []
-    with charged(asked, ledger, said.append):
-        assert said[0].endswith(f"of the budget is used{told}")
-    fits = Fraction(told.rpartition(" ")[2])
-    assert ledger.quote(request("c", unit=unit, cost=Cost(fits))).used > Fraction(0.999)
-    with refused("", "only the rhos count", f"It holds a pure release of epsilon {float(fits):g}"):
-        ledger.quote(request("c", unit=unit, cost=Cost(fits + Fraction(1, 10**5))))
-    assert ledger.quote(request("d", unit=unit, cost=noise)).only_rhos == ""
-    elsewhere = ledger.quote(request("e", windows=weeks(1, 5), unit=unit, cost=noise)).only_rhos
-    assert elsewhere.startswith(f"{turns} 4 to") is (unit == "user-window")
 
 
 def test_a_year_of_weekly_shares_fits_exactly(url: str) -> None:

@@ -206,10 +206,10 @@ def test_a_renewal_is_told(tmp_path: Path, capsys: pytest.CaptureFixture) -> Non
     ), told
     assert told.startswith(limit(books.budgets[0], books)), "the public page says it too"
     question = Question.of(1, "joint", ["tea"], epsilon=1, privacy_unit="user")
-    quote = ChargeReceipt(2, None, "", Fraction(1, 2), Cost(Fraction(1)), only_rhos="; from then on")
+    quote = ChargeReceipt(2, None, "", Fraction(1, 2), Cost(Fraction(1)))
     told = fits(Account(url, "plays"), quote, question)  # of a dry run
     costs = "fits and costs epsilon 1 added up, or rho 0.462118 by zCDP; 50.0% of the user budget would be used"
-    assert told == f"{costs}, in its period 2: {both}; from then on"
+    assert told == f"{costs}, in its period 2: {both}"
     assert main(["budget", "history", "--ledger", url]) == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith("Z: plays, user, for at least 365 days")
     assert main(["budget", "history", "--ledger", url, "--json"]) == 0

@@ -410,14 +410,8 @@ def test_a_changed_report_is_told_what_it_does_to_its_series(folder: Path) -> No
     (folder / "weekly.yaml").write_text(CHARGED.replace("k: 3", "k: 2"))
     assert "weekly, 2026-01-12 to 2026-01-19: weekly/20260105T" in of(1)
     said = of(0, "--dry-run")  # as the call, which leaves what is published
-    again = "; drawing it again would be refused: "
-    assert f"published before from the input as it is now{again}" in said and "k 3 (now 2)" in said, said
+    assert "published before; drawing it again would be refused: " in said and "k 3 (now 2)" in said, said
     assert said.endswith("published before: nothing to do\n") and of(0) == ""
-    rows = (folder / "rows.csv").read_text()
-    (folder / "rows.csv").write_text(f"{rows}late,item 1,2026-01-06\n")
-    said = of(0, "--dry-run")
-    assert f"published before, and its input or its columns have changed since{again}" in said and "k 3 (now 2)" in said
-    (folder / "rows.csv").write_text(rows)
     files = sorted(map(str, folder.glob("out/*.csv")))
     assert main(["show", *files, "--html", str(folder / "page.html")]) == 0
     assert "The windows before that of 2026-01-12 were asked otherwise: k 3 (now 2)." in (

@@ -129,8 +129,6 @@ def _where(command: str, word: str) -> str:
         if word in (flag(option.name), f"--{option.field}"):
             if command == "report" and option.field:
                 return f"write it into the report file, as {option.field}"
-            if command == "preview" and option.name in ("groups", "group_column"):  # no rows are read
-                return f"give the users of each group in {flag('like')}, as in users=3000,2000"
             if option.helps(command):
                 return f"did you mean {flag(option.name)}?"
             others = option.commands if isinstance(option.help, str) else tuple(option.help)

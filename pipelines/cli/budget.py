@@ -37,7 +37,6 @@ from private_topk.pipelines.cli.output import print_json
 from private_topk.pipelines.files import protected_files, refuse_replacing
 from private_topk.pipelines.process import check_signals, level
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, literal, printable, verbatim
-from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.stated import number as shown
 
 if TYPE_CHECKING:
@@ -264,8 +263,6 @@ def _history(arguments: Namespace, others: list[str]) -> None:
         print(line)
     for each in renewals:
         print(_renewed(each))
-    if any((cost := entry.cost).delta and cost == Cost(cost.epsilon, cost.delta) for entry in books.charges):
-        print("rho of what is charged by epsilon and delta is that of any such release; its sheet may prove less")
     if not all(entry.cost.adds_up for entry in books.charges):
         print("epsilon - is of what adds up by its rho alone; the manifest states its epsilon")
     if any(entry.outcome == ADOPTED for entry in books.charges):

@@ -28,6 +28,7 @@ from private_topk.transforms.mechanisms.exact.accounting import (
 from private_topk.transforms.mechanisms.exact.reals import precision
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget, noise_of_counts
 from tests.pipelines.support import question_of
+from tests.refusals import refused
 from tests.transforms.mechanisms.laws import delta_of
 
 JOINT = MECHANISMS["joint"]
@@ -70,6 +71,14 @@ def test_a_budget_is_checked_however_it_is_made(wrong: dict[str, Any], field: st
     with pytest.raises(InvalidArgument) as found:
         Budget(**{**given, **wrong})
     assert found.value.field == field and all(str(value) in str(found.value) for value in wrong.values() if value)
+
+
+@pytest.mark.parametrize(
+    ("given", "field"), [((0,), "epsilon"), ((1, 1), "delta"), ((1, 0.1, 0.2), "release_delta")], ids=str
+)
+def test_the_numbers_of_a_budget_are_checked(given: tuple[float, ...], field: str) -> None:
+    with refused(field, "must be"):
+        Budget.of("plays", *given)
 
 
 def value(real: object) -> float:

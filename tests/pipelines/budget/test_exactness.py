@@ -113,20 +113,3 @@ def test_shares_are_found_at_extreme_budgets_and_numbers_of_windows(epsilon: str
     split = Split(mechanism, 3, None, Fraction(delta))
     found = shares(split.price, split.spendable, windows)
     assert 0 < found["basic"].epsilon * windows <= Fraction(epsilon)
-
-
-@pytest.mark.parametrize(
-    ("given", "field"),
-    [
-        ({"epsilon": 0}, "epsilon"),
-        ({"epsilon": 1, "delta": 1}, "delta"),
-        ({"epsilon": 1, "delta": 0.1, "release_delta": 0.2}, "release_delta"),
-        ({"epsilon": 1, "unit": "x"}, "privacy_unit"),
-        ({"epsilon": 1, "dataset": "a\nb"}, "dataset"),
-        ({"epsilon": 1, "neighbours": "x"}, "neighbours"),
-    ],
-)
-def test_budgets_are_checked_where_they_are_made(given: dict, field: str) -> None:
-    with pytest.raises(InvalidArgument) as refused:
-        Budget.of(given.pop("dataset", "plays"), **given)
-    assert refused.value.field == field

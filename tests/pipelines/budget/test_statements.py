@@ -152,18 +152,6 @@ def test_the_columns_of_a_history_add_up_to_what_is_spent(place: Path, capsys: p
     assert shown["spent"]["delta"] == 5e-7 and 1 < shown["spent"]["epsilon"] < 2
 
 
-def test_a_rho_that_is_above_the_one_of_the_sheet_is_told(place: Path) -> None:
-    """Of Gaussian noise that is charged by epsilon and delta, since those of a pure release before it use less."""
-    create(URL, "--epsilon", "3", "--delta", "1e-6")
-    pure, noise = Cost(Fraction(6, 5)), Cost.gaussian(Fraction(1), Fraction(4, 10**7))
-    for name, cost in (("pure", pure), ("noise", noise)):
-        said = command("budget", "history", "--ledger", URL).out
-        Ledger(URL).charge(Request("plays", "user-window", name, "k", "f" * 64, {}, Windows.of(None), cost))
-        assert "its sheet may prove less" not in said
-    said = command("budget", "history", "--ledger", URL).out
-    assert "0.462118" in said and "is that of any such release; its sheet may prove less\n" in said
-
-
 def test_the_budgets_of_several_datasets_end_with_their_sums(place: Path) -> None:
     """Of users, whose epsilons add up only where they have the same neighbours; with more than one total, if adopted
     or renewed.

@@ -154,7 +154,6 @@ def test_commands_without_rows_answer_in_json(folder: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.long
 def test_the_sample_answers_in_json_with_its_files(folder: Path) -> None:
     found = answer("sample", "--folder", "sample")
     assert all(set(one) == {"path", "holds"} <= named("sample") and Path(one["path"]).exists() for one in found)

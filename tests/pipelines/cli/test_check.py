@@ -567,11 +567,3 @@ class TestRowsExpected:
         write(folder / "rows.parquet", rows_of(**other))
         done = command("run", "--input", "rows.parquet", *ASKED, "--expect-rows-at-least", 1)
         assert done.status == 3 and "nothing was done; call it again once more have come" in done.err
-
-
-def test_a_dry_run_of_a_stream_publishes_nothing(folder: Path) -> None:
-    words = ["stream", "--input", "rows.parquet", *ASKED, "--output", "out/", "--dry-run"]
-    words.remove("out.csv")
-    words.remove("--output")
-    done = command(*words)
-    assert done.status == 0 and "ready: nothing was drawn" in done.out and not (folder / "out").exists(), done

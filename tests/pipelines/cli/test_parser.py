@@ -31,7 +31,6 @@ def test_a_field_of_a_report_file_is_suggested_too(name: str, word: str, near: s
         ("run", "--backfill", "it is an argument of `private-topk report`"),
         ("run", "--html", "it is an argument of `private-topk show`"),
         ("report", "--overall", "write it into the report file, as groups.overall"),
-        ("preview", "--groups", "give the users of each group in --like, as in users=3000,2000"),
         ("report", "--html", "it is an argument of `private-topk show`"),
     ],
 )

@@ -124,12 +124,6 @@ def test_a_page_that_cannot_be_written_whole_leaves_the_old_one(published: Path,
     assert page.read_text() == "the old one" and os.listdir(tmp_path) == ["page.html"]
 
 
-def test_json_holds_rows_and_manifest(published: Path) -> None:
-    found = json.loads(command("show", f"{published}/parquet/ranking.parquet", "--json").out)
-    assert len(found["rows"]) == 4 and found["rows"][0]["window_start"] == "1970-01-01T00:00:00Z"
-    assert found["manifest"]["mechanism"] == "joint" and len(found["manifest"]["windows"]) == 2
-
-
 def test_without_its_manifest_nothing_is_promised(published: Path, tmp_path: Path) -> None:
     (tmp_path / "ranking.csv").write_bytes((published / "csv" / "ranking.csv").read_bytes())
     told = read_published(f"{tmp_path}/ranking.csv")
@@ -202,21 +196,6 @@ def test_an_unshowable_file_or_option_is_refused(
         (tmp_path / "two" / f"{name}.manifest.json").write_text(json.dumps(other))
     done = command(*words)
     assert done.status == 2 and message in done.err and done.out == ""
-
-
-def test_terminal_control_characters_are_escaped(tmp_path: Path) -> None:
-    rows = {
-        "window_start": None,
-        "window_end": None,
-        "rank": 1,
-        "item": "a\x1b[2Jb\nc",
-        "noisy_count": None,
-        "k": 1,
-        "returned": 1,
-        "release_id": "x",
-    }
-    (tmp_path / "ranking.jsonl").write_text(json.dumps(rows) + "\n")
-    assert "  1  a\\x1b[2Jb\\nc\n" in command("show", f"{tmp_path}/ranking.jsonl").out
 
 
 def test_other_kinds_of_files_refuse_in_a_sentence(tmp_path: Path) -> None:

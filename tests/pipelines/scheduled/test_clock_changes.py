@@ -51,7 +51,7 @@ def schedule(zone: str, day: str, every: timedelta | str, before: timedelta = 2 
     return Schedule(first.astimezone(UTC), every, ZoneInfo(zone))
 
 
-@pytest.mark.parametrize("every", [HOUR, HOUR / 2, 36 * HOUR, DAY, "day", 2 * DAY, "week"], ids=str)
+@pytest.mark.parametrize("every", [HOUR, HOUR / 2, 36 * HOUR, DAY, "day", 2 * DAY, "week", "year"], ids=str)
 @pytest.mark.parametrize(("zone", "day"), CHANGES)
 def test_every_period_once_under_its_own_name(zone: str, day: str, every: timedelta | str) -> None:
     found = schedule(zone, day, every)

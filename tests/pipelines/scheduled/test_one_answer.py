@@ -625,16 +625,6 @@ def test_a_correction_is_a_publication_of_its_own(folder: Path) -> None:
     assert all_files(folder)[f"{corrected}.csv"] == after[f"{corrected}.csv"] and len(charges(folder)) == 2
 
 
-def test_a_correction_with_another_epsilon_has_its_own_rho_on_the_sheet(folder: Path) -> None:
-    assert report(folder, *FIRST) == 0
-    (folder / "weekly.yaml").write_text(CHARGED.replace("epsilon: 1", "epsilon: 0.5"))
-    assert report(folder, *FIRST, "--correction", "1") == 0
-    sheet = " ".join(command("show", str(folder / "out"), "--sign-off").out.split())
-    before = json.loads((folder / MANIFEST).read_text())["zcdp_of_a_window"]["rho"]
-    again = json.loads((folder / MANIFEST.replace(".m", ".correction-1.m")).read_text())["zcdp_of_a_window"]["rho"]
-    assert again < before and f"each time rho {again:g} (zCDP) once, rho {before:g} (zCDP) once " in sheet, sheet
-
-
 def test_a_call_says_what_its_dry_run_does_before_its_charge(folder: Path) -> None:
     """That a correction has the same rows; and how weak the promise is of all that is published, by then and later."""
     url = f"sqlite:///{folder}/budget.db"

@@ -161,14 +161,6 @@ def test_what_refuses_every_period_is_told_once_and_none_is_called_unpublished(f
             assert main(create) == 0
 
 
-def test_a_missed_period_of_a_horizon_that_is_over_is_named(folder: Path) -> None:
-    """Where a call after the horizon would still publish something, that is no next period."""
-    assert "with the next one: " not in (said := called(folder, "--dry-run").out), said
-    missed = "the missed 2026-01-05 to 2026-01-12"
-    assert f"\nprivacy  with {missed}: epsilon" in said and f"\nrecall   of {missed}: " in said
-    assert f"; {missed} fits and costs epsilon 1" in said
-
-
 def test_a_folder_holds_all_periods_and_a_watched_one_is_read_to_the_period_s_end(folder: Path) -> None:
     """The sinks and the sources of `stream` serve a report too, with the same rankings."""
     assert report(folder, "--window-end", "2026-01-12") == 0

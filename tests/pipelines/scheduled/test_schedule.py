@@ -19,23 +19,6 @@ def schedule(
     return Schedule(datetime.fromisoformat(first).replace(tzinfo=zone).astimezone(UTC), every, zone, horizon)
 
 
-@pytest.mark.parametrize("every", ["day", "week", "month", "quarter", "year", timedelta(days=7), timedelta(hours=5)])
-@pytest.mark.parametrize("zone", [UTC_ZONE, BERLIN])
-@pytest.mark.parametrize("horizon", [None, 1, 7])
-def test_periods_follow_each_other_and_are_found_by_their_end(
-    every: timedelta | str, zone: ZoneInfo, horizon: int | None
-) -> None:
-    found = schedule(every, zone=zone, horizon=horizon)
-    for number in range(horizon or 40):
-        period = found.period(number)
-        assert found.period(number + 1).start == period.end
-        assert found.number(period.end) == number
-        assert found.ended(period.end) == number + 1
-        assert found.ended(period.end - timedelta(seconds=1)) == number
-    if horizon:
-        assert found.ended(period.end + timedelta(days=1000)) == horizon
-
-
 def test_calendar_lengths_keep_the_local_clock() -> None:
     weeks, months = schedule("week", zone=BERLIN), schedule("month", "2026-01-01", BERLIN)
     for number in range(60):

@@ -256,25 +256,6 @@ def test_a_ledger_fills_in_what_all_releases_have_spent() -> None:
     assert entry["deployment"]["accounting"]["composition"] == f"basic composition over 2 windows. {said}"
 
 
-def test_a_series_says_what_a_person_in_all_of_its_windows_has() -> None:
-    """Two releases of a day each: the sheet, the entry, the words for a reader, and the ledger."""
-    budget(epsilon=1)
-    charged_days(5, 6)
-    words = shown("days", "--sign-off", "--ledger", LEDGER)
-    assert (
-        "of a person in all windows epsilon 2, delta 0" in words
-        and "of a person over a year at most the budget" in words
-    )
-    assert "epsilon 1, delta 0, added up; together epsilon 2, delta 0 for a user who is in all windows" in words
-    entry = yaml.safe_load(command("show", "days", "--registry").out)["deployment"]["privacy_loss"]
-    assert entry["privacy_parameters_details"].startswith(
-        "A person in all windows: epsilon 2, delta 0. A person over a year: "
-    )
-    assert "a person in all of them is protected by epsilon 2." in shown("days")
-    alone = command("show", "days/5.csv", "--sign-off").out
-    assert "of a person in all windows" not in alone and "of a person over a year" in alone
-
-
 def test_the_rankings_that_one_user_can_change_are_counted_over_all_that_was_published(tmp_path: Path) -> None:
     """Also where the question has changed, which no sheet is written for: two days of two rankings, two of one."""
 
@@ -473,22 +454,6 @@ def test_a_release_that_a_ledger_has_not_charged_is_named_until_it_is_adopted(da
     assert (f"adopted   {missing}" in command("budget", "show", "--ledger", LEDGER).out) is not bool(dataset)
 
 
-def test_pages_say_what_a_ledger_has_not_charged() -> None:
-    """Beside the total of that ledger: the page of all groups and that of each."""
-    budget()
-    grouped = GROUPED | {"groups": ["DE", "FR", "NL", "PL", "US"]}
-    charged_days(5, **grouped)
-    published("days/6.csv", asked("weekly/6", **day(6), **grouped), "plays")
-    said = "The ledger has not charged weekly/6: these numbers count that by its manifest"
-    assert said in shown("days", "--ledger", LEDGER)
-    assert command("show", "days", "--html", "page.html", "--ledger", LEDGER).status == 0
-    pages = [Path("page.html"), *Path("page-groups").glob("*.html")]
-    assert len(pages) == 6
-    for page in pages:
-        text = html.unescape(page.read_text())
-        assert text.count(said) == 1 and "budget of dataset plays is epsilon 10" in text, page
-
-
 @pytest.mark.parametrize(
     ("epsilon", "both"), [(1.0, "1.25"), (2.0, "2.25")], ids=["at the same cost", "at another cost"]
 )
@@ -528,18 +493,6 @@ def test_another_answer_than_was_charged_is_not_taken_for_it(epsilon: float, bot
     again = command("budget", "adopt", "days", "charged", "--ledger", LEDGER, "--dataset", "plays")
     assert f"0 of {2 + beside} releases adopted" in again.out, again
     assert "not charged" not in shown("charged", "--sign-off", "--ledger", LEDGER)
-
-
-def test_a_manifest_that_states_another_cost_than_was_charged_is_named() -> None:
-    budget()
-    charged_days(5, 6, 7)
-    text = Path("days/6.manifest.json").read_text()
-    for factor in (Fraction(1), Fraction(1, 4), 4):
-        edited = costing(text, factor)
-        Path("days/6.manifest.json").write_text(edited)
-        done = command("show", "days", "--sign-off", "--ledger", LEDGER)
-        said = "The manifest and the ledger's charge of weekly/6 state other costs: one was changed since"
-        assert done.status == 0 and (said in " ".join(done.out.split())) is (factor != 1), done
 
 
 GROUPED = {"groups": ["DE", "FR"], "groups_per_user": 2, "overall": True, "max_items_per_user": 2}
@@ -861,28 +814,6 @@ def test_what_is_published_beyond_the_horizon_is_stated_as_the_ledger_states_it(
         "More windows are shown than one total was declared for" in plain
         and "each window that is still to come adds to these" in words
     )
-
-
-@pytest.mark.parametrize("apart", [False, True])
-def test_the_cost_over_all_windows_adds_up_by_release_and_not_by_file(apart: bool) -> None:
-    """Two releases of two windows each, epsilon 1 a window. Each alone says 2, and so do all of its files."""
-    for name, (first, end) in {"a": ("03", "05"), "b": ("05", "07")}.items():
-        period = Period.of(f"2026-01-{first}", f"2026-01-{end}", "1d")
-        published(f"all/{name}" if apart else f"all/{name}.csv", asked(name, period=period), apart=apart)
-    places = ["all/a", "all/b"] if apart else ["all"]
-    said = shown(*places)
-    assert "active in several of the 4 windows" in said and "is protected by epsilon 4." in said
-    assert "is protected by epsilon 2." in shown(f"all/a{'' if apart else '.csv'}")
-
-
-def test_a_series_whose_windows_have_budgets_of_their_own_may_go_on_for_ever() -> None:
-    """Also where several rankings of a window share one: of two groups of a user, one after the other."""
-    for number in (5, 6):
-        question = asked(str(number), **day(number), groups=["x", "y"], groups_per_user=2)
-        published(f"days/{number}.csv", question)
-    said = shown("days")
-    assert "rows of any one person within one window had been missing" in said and "is protected by epsilon 2." in said
-    assert "any one person within one window had" in shown("days/5.csv")
 
 
 def test_a_promise_of_all_windows_names_them_only_where_there_are_several() -> None:

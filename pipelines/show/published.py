@@ -168,9 +168,9 @@ class PublishedReport:
         rows: as they are in ranking files.
         manifest: None if there is none, and then nothing is promised.
         heading: what is ranked, as its title begins.
-        changes: the first windows of a series for which something was asked otherwise than before, and what.
-        otherwise: of the windows before each of them, back to the one before, what was asked otherwise than of the
-            newest; None where nothing was.
+        changes: of a series, the first moment of each window for which something was asked otherwise than before;
+            what; and of the windows before it, back to the change before, what was asked otherwise than of the newest,
+            None where nothing was.
         lost: the names of manifests whose rankings are lost, and their windows, which count and are not shown; and of
             rankings whose manifests are lost, of which nothing is known.
         rankings_of_a_user: how many rankings one user may have changed in all; None where that is not known.
@@ -187,8 +187,7 @@ class PublishedReport:
     rows: Rows
     manifest: Manifest | None = None
     heading: str = ""
-    changes: Sequence[tuple[datetime | None, str]] = ()
-    otherwise: Sequence[str | None] = ()
+    changes: Sequence[tuple[datetime | None, str, str | None]] = ()
     lost: Mapping[str, Collection[Window]] = field(default_factory=dict)
     rankings_of_a_user: int | None = None
     parts: Sequence[Manifest] = ()
@@ -283,7 +282,7 @@ class PublishedReport:
         newest = sorted({at[:2] for at in by_window}, key=_in_time, reverse=True)[: self.judged // groups]
         judged = {at: self._drawn.get(at) for at in newest}
         helped = self.manifest is not None and self.manifest.draws_counts
-        changed = dict(self.changes)
+        changed = {start: what for start, what, _ in self.changes}
         return [
             Listing(
                 *at,
@@ -323,18 +322,12 @@ class PublishedReport:
             window for window in self.manifest.windows if window.group is None or as_text(window.group) == group
         )
         first = min((window.start for window in windows if window.start is not None), default=None)
-        told = [
-            (change, before)
-            for change, before in zip(self.changes, self.otherwise, strict=True)
-            if first is None or change[0] is None or change[0] > first
-        ]
         groups = len({window.group for window in self.manifest.windows})
         return replace(
             self,
             rows=rows,
             manifest=msgspec.structs.replace(self.manifest, windows=windows),
-            changes=[each for each, _ in told],
-            otherwise=[each for _, each in told],
+            changes=[each for each in self.changes if first is None or each[0] is None or each[0] > first],
             judged=max(1, self.judged // max(1, groups)),
         )
 

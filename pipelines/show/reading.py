@@ -77,14 +77,13 @@ def in_series(manifests: Iterable[Manifest]) -> PublishedReport:
     """The report of manifests of one series, with those of rankings that were corrected; without rows."""
     paid = sorted(manifests, key=first_start)
     shown = not_corrected(paid)
-    changes, otherwise = [], []
+    changes = []
     for was, now in pairwise(shown):
         if (words := series_change(was, now)) is not None:
-            changes.append((first_start(now)[1], words))
-            otherwise.append(series_change(was, shown[-1]))
+            changes.append((first_start(now)[1], words, series_change(was, shown[-1])))
     of_a_user = rankings_of_a_user(paid) if shown[0].private else None
     corrected = {window.start for each in shown if each.corrects for window in each.windows}
-    return PublishedReport([], series_of(paid), "", changes, otherwise, {}, of_a_user, paid, corrected)
+    return PublishedReport([], series_of(paid), "", changes, {}, of_a_user, paid, corrected)
 
 
 def _check_series(contents: Mapping[str, _Content]) -> None:

@@ -353,7 +353,7 @@ def changes_of(report: PublishedReport) -> list[str]:
     """Which windows of a series were asked otherwise than the newest, and how."""
     spans: dict[str, list[str]] = {}
     begin, hours = "", any(listing.hours for listing in report.listings())
-    for (start, _), what in zip(report.changes, report.otherwise, strict=True):
+    for start, _, what in report.changes:
         end = f"that of {day_of(start, report.zone, hours)}" if start else "that"
         if what:
             spans.setdefault(what, []).append(f"from {begin} to the last before {end}" if begin else f"before {end}")

@@ -17,7 +17,7 @@ import pytest
 
 from private_topk import Amounts, Groups, Period, PrivateTopK, Release, ReleaseKey
 from private_topk.pipelines import cli
-from private_topk.pipelines.budget import Account, Budget, Cost, Ledger, Request, Total, Windows, charge, charge_all
+from private_topk.pipelines.budget import Budget, Cost, Ledger, Request, Total, Windows, charge, charge_all
 from private_topk.pipelines.question import Question
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.release import DRAWS
@@ -250,12 +250,3 @@ def test_a_ledger_that_is_gone_at_the_end_changes_nothing_of_how_it_ended(place:
     with charge(request(), URL, told.append) as receipt:
         assert receipt.outcome == "started"
     assert [entry.outcome for entry in Ledger(URL).read().charges] == ["released"]
-
-
-def test_a_block_that_cannot_be_paid_for_does_not_run(place: Path) -> None:
-    Ledger(URL).create(Budget("orders", "user-window", Total(1)))
-    ran = []
-    with refused("", "does not suffice"), charge(request(epsilon=2), URL):
-        ran.append(1)
-    assert not ran and Ledger(URL).read().charges == []
-    assert Account(URL, "orders").budget("user-window").total.epsilon == 1

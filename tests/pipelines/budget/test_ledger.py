@@ -282,20 +282,12 @@ def test_a_missing_table_dataset_or_unit_is_named(url: str) -> None:
     ledger.create(budget("1"))
     with refused("", "has a user-window budget already: it cannot be changed: give another dataset or ledger file"):
         ledger.create(budget("2"))
-    with refused("dataset", "songs has no budget in this ledger, which knows plays"):
-        ledger.budget("songs", "user-window")
-    with refused("privacy_unit", "must be user-window, as in the budget of dataset plays, got user: give Request"):
-        ledger.budget("plays", "user")
-
-
-def test_a_charge_with_no_budget_of_its_unit_is_refused(url: str) -> None:
-    """Else a job of one's own that names a dataset wrongly would be let through, charged to nobody."""
-    ledger = Ledger(url)
-    ledger.create(budget("1"))
-    with refused("dataset", "songs has no budget in this ledger, which knows plays"):
-        ledger.charge(request("a", dataset="songs"))
-    with refused("privacy_unit", 'give Request.of unit="user-window", or open one with `private-topk budget create`'):
-        ledger.charge(request("a", unit="user"))
+    for ask in (ledger.charge, lambda asked: ledger.budget(asked.dataset, asked.unit)):  # else it is charged to nobody
+        with refused("dataset", "songs has no budget in this ledger, which knows plays"):
+            ask(request("a", dataset="songs"))
+        rule = "must be user-window, as in the budget of dataset plays, got user: "
+        with refused("privacy_unit", rule, 'give Request.of unit="user-window", or open one with `private-topk budget'):
+            ask(request("a", unit="user"))
     assert ledger.read().charges == []
 
 

@@ -122,17 +122,6 @@ def test_the_folder_of_the_output_is_made_with_it(folder: Path) -> None:
     assert sorted(os.listdir("new/deep")) == ["out.csv", "out.manifest.json"]
 
 
-def test_a_failure_shows_its_kind_and_place_and_no_data(folder: Path) -> None:
-    def fail() -> None:
-        raise RuntimeError("secret user 7 holds apple")
-
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said):
-        assert run_command(fail) == 1
-    assert "private-topk: failed with RuntimeError\n" in said.getvalue() and "in fail" in said.getvalue()
-    assert "secret" not in said.getvalue() and "apple" not in said.getvalue()
-
-
 def test_the_ranking_is_printed_as_a_table(folder: Path) -> None:
     write(folder / "odd.txt", "\n".join([*ITEMS, "tab\there", "bell\a", "日本"]))
     done = run(domain="odd.txt", k=6)

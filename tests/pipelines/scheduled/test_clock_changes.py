@@ -17,6 +17,7 @@ from private_topk.pipelines.scheduled.publish import ScheduledReport
 from private_topk.pipelines.scheduled.schedule import Schedule
 from private_topk.transforms.windows import WindowBounds
 from tests.pipelines.conftest import let_reports_be_called_on
+from tests.pipelines.support import WEEKLY
 from tests.refusals import refused
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -119,26 +120,8 @@ def test_periods_up_to_the_year_9999_do_not_overflow(every: timedelta | str) -> 
     assert found.ended(datetime.max.replace(tzinfo=UTC)) >= number
 
 
-HOURLY = """\
-report: hourly
-source:
-  input: rows.csv
-domain:
-  file: items.txt
-window:
-  every: 1h
-  first: 2026-10-25T01:00:00
-  time_zone: Europe/Berlin
-  horizon: 4
-mechanism:
-  name: joint
-  k: 2
-budget:
-  epsilon: 1
-release_key: file:key
-sink:
-  output: out/{report}-{start}.csv
-"""
+HOURS = "every: 1h\n  first: 2026-10-25T01:00:00\n  time_zone: Europe/Berlin\n  horizon: 4"
+HOURLY = WEEKLY.replace("weekly", "hourly").replace("every: week\n  first: 2026-01-05", HOURS)
 
 
 def test_hourly_reports_survive_the_end_of_summer_time(tmp_path: Path) -> None:

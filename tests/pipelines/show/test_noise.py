@@ -222,14 +222,7 @@ def test_a_window_is_judged_by_what_it_was_drawn_with() -> None:
     for number, epsilon in enumerate((2, 0.002)):
         day = 5 + 7 * number
         period = Period.of(f"2026-01-{day:02}", f"2026-01-{day + 7:02}", "7d")
-        question = {
-            "k": 5,
-            "epsilon": epsilon,
-            "mechanism": "oneshot",
-            "publish_counts": 2,
-            "domain": [*map(str, range(40))],
-        }
-        published(f"weeks/{day}.csv", asked(f"w{day}", period=period, **question), counts=[MANY])
+        published(f"weeks/{day}.csv", asked(f"w{day}", period=period, epsilon=epsilon, **ASKED), counts=[MANY])
     text = command("show", "weeks").out
     assert text.count(SAID) == 1 and text.index("2026-01-12") < text.index(SAID)
 

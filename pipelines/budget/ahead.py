@@ -16,8 +16,6 @@ from private_topk.pipelines.budget.windows import Windows
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.stated import number
 
-_ALONE = ", if the others take nothing"
-
 
 @dataclass(frozen=True)
 class Ahead:
@@ -149,17 +147,9 @@ def told_ahead(
     for budget in budgets:
         found = list(reports_ahead(budget, books))
         others = [each for each in found if each[0] != own.partition("/")[0]]
-        alone = _ALONE if len(found) > 1 else ""
-        told += [
-            f"{ahead.in_words(f' of report {name} ({_when(newest)}) remain{after}')}{alone}"
-            for name, newest, ahead in others
-        ]
+        for name, newest, ahead in others:
+            when = f"{'adopted' if newest.outcome == ADOPTED else 'last charged'} {newest.charged[:10]}"
+            told.append(ahead.in_words(f" of report {name} ({when}) remain{after}"))
         if len(found) > 1 and (charged or len(others) == len(found)):
             told.append(_together(budget, books, [ahead for _, _, ahead in found]))
     return told
-
-
-def _when(entry: Entry) -> str:
-    if entry.outcome == ADOPTED:  # whose share was not one of this ledger's total
-        return f"adopted {entry.charged[:10]}; the next may cost otherwise, as its --dry-run says"
-    return f"last charged {entry.charged[:10]}"

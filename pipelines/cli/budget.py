@@ -327,17 +327,13 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
         fits = "nothing"
     by_rho = f"            by zCDP, from rho {shown(found['spent']['rho'])}; "
     by_rho += "both this epsilon and that of a page are true: it may be at another delta, or of Gaussian noise"
-    ahead = told_ahead([budget], books)
-    notes = ["later periods of a report are paid from this too"] * (budget.unit == "user" and not ahead)
-    notes += ["releases add up by rho, not by epsilon"] * (found["spent"]["accounting"] == "zcdp")
     lines = [
         f"{budget.dataset}: {in_numbers(found['total'])} for {UNITS[budget.unit]}",
         f"  [{'#' * round(30 * min(used, 1)):<30}] {used:.1%} used by {charges}",
         f"  spent     {in_numbers(found['spent'])}",
         *([by_rho] if found["spent"]["accounting"] == "zcdp" else ()),
         f"  fits now  {fits}",
-        *([f"            {'; '.join(notes)}"] if notes else ()),
-        *(f"  ahead     {printable(told)}" for told in ahead),
+        *(f"  ahead     {printable(told)}" for told in told_ahead([budget], books)),
     ]
     if remaining is not None:
         each = found["left_for_each"]

@@ -77,33 +77,32 @@ def test_what_was_missed_says_what_a_call_will_do(folder: Path) -> None:
     assert not (folder / RANKING).exists() and charges(folder) == [("", "released")]
 
 
-def test_a_file_that_is_checked_after_its_key_was_rotated_says_so(folder: Path) -> None:
-    """The file alone, the dry run of the next period and its run; under the same key none does."""
-
-    assert report(folder, *FIRST) == 0
-    said = "weekly/20260105T000000Z--20260112T000000Z was published under key "
-    assert said not in told(folder, "--dry-run") + told(folder, *SECOND, "--dry-run")
-    (folder / "key").write_text("another key of enough bytes")
-    for words in (("--dry-run",), (*SECOND, "--dry-run"), SECOND):
-        assert f"{said}" in (found := told(folder, *words)) and "keep the old one" in found, found
-    assert "was published under key" not in told(folder, "--dry-run")
-    (folder / "key").unlink()
-    assert "was published under key" not in told(folder, "--dry-run"), "nobody can say"
-
-
-@pytest.mark.parametrize(("now", "text"), [("other", CHARGED.replace("plays", "other")), ("no ledger", WEEKLY)])
-def test_a_file_that_is_charged_otherwise_than_before_says_so(folder: Path, now: str, text: str) -> None:
-    """To another dataset, or to none: as for a key, the file alone, the dry run of the next period and its run."""
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("key", "another key of enough bytes", " was published under key "),
+        (
+            "weekly.yaml",
+            CHARGED.replace("plays", "other"),
+            " was charged to dataset plays, and other is to pay now",
+        ),
+        ("weekly.yaml", WEEKLY, " was charged to dataset plays, and no ledger is to pay now: no budget counts both"),
+    ],
+    ids=["key", "dataset", "no ledger"],
+)
+def test_a_report_whose_key_or_dataset_changed_says_so(folder: Path, file: str, text: str, said: str) -> None:
+    """The file alone, the dry run of the next period and its run, and no call after that."""
     budget = ("--ledger", f"sqlite:///{folder}/budget.db", "--dataset", "other", "--epsilon", "2")
     assert main(["budget", "create", *budget]) == 0
-
     assert report(folder, *FIRST) == 0
-    said = f"Z was charged to dataset plays, and {now} is to pay now: no budget counts both"
+    said = f"weekly/20260105T000000Z--20260112T000000Z{said}"
     assert said not in told(folder, "--dry-run") + told(folder, *SECOND, "--dry-run")
-    (folder / "weekly.yaml").write_text(text)
+    (folder / file).write_text(text)
     for words in (("--dry-run",), (*SECOND, "--dry-run"), SECOND):
         assert said in (found := told(folder, *words)), found
     assert said not in told(folder, "--dry-run"), "once is enough"
+    (folder / "key").unlink()
+    assert said not in told(folder, "--dry-run"), "nobody can say"
 
 
 @pytest.mark.parametrize("unit", ["user", "user-window"])
@@ -314,19 +313,6 @@ def test_whoever_charges_the_budget_of_a_report_is_told_what_that_still_needs(fo
     left += "with them 170.0% of the user budget "
     assert f"{left}would be used (epsilon 3.4), so 4 of them fit and 14 will" in said(f"budget show --ledger {url}")
     assert "of report" not in said(f"report {folder}/weekly.yaml --dry-run", 2)
-    other = text.replace("report: weekly", "report: other").replace("epsilon: 2", "epsilon: 0.1")
-    (folder / "other.yaml").write_text(other.replace("out/", "others/"))
-    left = f"{left.replace('remain', 'remain after this').replace('170.0', '171.2')}would be used (epsilon 3.425), "
-    left += "so 3 of"
-    told = said(f"report {folder}/other.yaml --dry-run")
-    assert f"\nreports  {left}" in told
-    alone, rest = ", if the others take nothing", "; reports that were never charged are not counted"
-    rest = f"{rest}; the periods left of this one cost epsilon 0.1 of the 2 that the budget holds\n"
-    together = "with all periods of all reports 175.0% would be used (epsilon 3.5), so some will be refused"
-    assert told.count(f"{alone}\n") == 1 and told.count(rest) == 1
-    assert f"\nhorizon  does not fit: {together}; this one alone fits: 4 of 4 periods remain; with them " in told, told
-    told = said(f"report {folder}/other.yaml --window-end 2026-01-12 --dry-run")
-    assert f"{left} them fit and 15 will be refused, if the others take nothing\n" in told
 
 
 def test_two_reports_are_added_up_before_the_first_charge(folder: Path) -> None:

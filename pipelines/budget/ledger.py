@@ -182,8 +182,8 @@ class Request:
         """All that tells one request under a release id from another."""
         return json.dumps({**self.parameters, "windows": self.windows.plain()}, sort_keys=True)
 
-    def entry(self, number: int = 0) -> Entry:
-        """The charge of that number. Raises ValueError, or such, for parameters of which none can be made."""
+    def entry(self) -> Entry:
+        """The charge, without a number. Raises ValueError, or such, for parameters of which none can be made."""
         given, k = self.parameters, self.parameters.get("k")
         named = ("dataset", "unit", "release_id", "key_id", "fingerprint", "question", "rows")
         return Entry(
@@ -191,7 +191,7 @@ class Request:
             self.cost,
             self.windows_of_a_user,
             bounded=given.get("max_items_per_user") is not None or given.get("groups") is not None,
-            id=number,
+            id=0,
             mechanism=None if given.get("mechanism") is None else str(given["mechanism"]),
             k=k if type(k) is int and 0 < k < 1 << 63 else None,
             neighbours=str(given.get("neighbours", "add-remove")),

@@ -213,7 +213,7 @@ def windows_of_a_user(
 
 
 def _check_sizes(
-    mechanism: Mechanism, counts: Counts | None, spare_delta: float | Fraction | None, held: Total | None = None
+    mechanism: Mechanism, counts: Counts | None, spare_delta: float | Fraction | None, held: Total | None
 ) -> None:
     """Raise InvalidArgument for numbers that no arithmetic on budgets should have to bear, or for a delta above a
     ledger's.

@@ -20,32 +20,18 @@ from private_topk.pipelines.scheduled.publish import ScheduledReport
 from private_topk.pipelines.scheduled.state import SeriesState, _read, _sealed
 from private_topk.transforms.errors import InvalidArgument
 from tests.nightly import nightly_but
-from tests.pipelines.support import Done, command
+from tests.pipelines.support import WEEKLY, Done, command
 
 ITEMS = [f"song {n}" for n in range(8)]
 ENDS = ["2026-01-12", "2026-01-19", "2026-01-26", "2026-02-02"]
-REPORT = """\
-report: charts
-source:
-  input: rows.csv
-domain:
-  file: items.txt
-window:
-  every: week
-  first: 2026-01-05
-  horizon: 4
-  to_date: true
-  state: state
-mechanism:
-  k: 3
-  max_items_per_user: 3
-budget:
-  epsilon: 2
-  delta: 1e-5
-release_key: file:release.key
-sink:
-  output: out/{end}.csv
-"""
+REPORT = (
+    WEEKLY.replace("report: weekly", "report: charts")
+    .replace("first: 2026-01-05", "first: 2026-01-05\n  horizon: 4\n  to_date: true\n  state: state")
+    .replace("name: joint\n  k: 3", "k: 3\n  max_items_per_user: 3")
+    .replace("epsilon: 1", "epsilon: 2\n  delta: 1e-5")
+    .replace("file:key", "file:release.key")
+    .replace("out/{report}-{start}.csv", "out/{end}.csv")
+)
 WITH: dict[str, tuple[str, list[str]]] = {
     "users": ("", []),
     "groups": (

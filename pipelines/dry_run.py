@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -29,7 +28,7 @@ from private_topk.pipelines.show.reading import in_series
 from private_topk.pipelines.show.words import drawn_by, in_numbers, in_rho, of_groups, promise, shared_by, weak_promise
 from private_topk.pipelines.sinks.sink import known_key_id
 from private_topk.pipelines.sources.source import Source
-from private_topk.pipelines.standing import check_adopted, check_repeat, is_finished, lying_at, windows_of
+from private_topk.pipelines.standing import check_adopted, check_repeat, lying_at, windows_of
 from private_topk.transforms.errors import InvalidArgument, printable, verbatim
 from private_topk.transforms.metric import USERS
 
@@ -74,8 +73,7 @@ def dry_run(
         yield f"input {number}" if number > 1 else "input", f"{first}{more}: {columns}"
     yield "domain", question.top_k.domain.summary()
     if manifest.groups is not None:
-        told = () if is_finished(report) else report.check_stated_groups()  # of one whose input may be gone by now
-        yield "groups", "; ".join([of_groups(manifest.groups), *told])
+        yield "groups", "; ".join([of_groups(manifest.groups), *report.check_stated_groups()])
     yield "windows", "; ".join([_windows(report), *zone_told(report)])
     if mechanism := question.mechanism_told():
         yield "mechanism", f"{mechanism}{with_delta(question) if question.reason else ''}"
@@ -143,7 +141,6 @@ def sign_off(
 
 
 def lines_of(facts: Sequence[Fact]) -> list[str]:
-    """Facts below each other, by their names."""
     width = max((len(name) for name, _ in facts), default=0)
     return [f"{name:<{width}}  {printable(value)}" for name, value in facts]
 
@@ -261,24 +258,8 @@ def _ledger(report: Report) -> Iterator[Fact]:
             tell_operator(cheaper)
         raise
     if quote.outcome is None:
-        corrected = {each.release_id for each in report.corrects}
         same = report.same_rows(request)
-
-        def is_free_as(release_id: str) -> bool:
-            release = replace(report.question.release, id=release_id)
-            other = replace(report, question=replace(report.question, release=release))
-            with suppress(InvalidArgument):  # another question, or one that cannot be drawn again
-                return account.books.quote(other.request(request.fingerprint)).outcome is not None
-            return False
-
-        alike = [
-            f"{each.release_id} has asked the same of the same rows: under that id it costs nothing"
-            for each in account.books.read(account.dataset).charges
-            if each.fingerprint == request.fingerprint
-            and each.release_id not in corrected
-            and is_free_as(each.release_id)
-        ]
-        told = "; ".join(filter(None, (fits(account, quote, report.question), cheaper, same, *alike[-1:])))
+        told = "; ".join(filter(None, (fits(account, quote, report.question), cheaper, same)))
         yield "ledger", f"dataset {account.dataset}: this run {told}"
         yield from reports(account, request, request.release_id)
         return

@@ -111,12 +111,10 @@ class Announcer:
 
     @property
     def has_all(self) -> bool:
-        """Whether every window is published by this release."""
         return not self._left()
 
     @property
     def size(self) -> int:
-        """How many windows are published."""
         return len(self._published)
 
     def announce(self, published: Mapping[str, float]) -> None:
@@ -139,7 +137,6 @@ class Announcer:
             self.say_what_is_next()
 
     def health(self) -> dict[str, object]:
-        """The progress of the stream, as the health file has it."""
         left = self._left()
         return {
             "windows": len(self._closing),

@@ -116,17 +116,16 @@ class Report:
                 )
 
     def check_stated_groups(self) -> list[str]:
-        """What inputs that state the group of all their rows leave out, in sentences: groups that no input has, and
-        inputs that count in the ranking of all rows alone.
+        """The inputs that count in the ranking of all rows alone, by the group that they state, in sentences.
 
-        Raises InvalidArgument for an input that counts in no ranking at all.
+        Raises InvalidArgument for one that counts in no ranking at all.
         """
-        groups, parts = self.question.top_k.groups, self.source.parts()
+        groups = self.question.top_k.groups
         if groups is None:
             return []
         listed = {groups.name(number) for number in range(groups.labels.size)}
         told = []
-        for part in parts:
+        for part in self.source.parts():
             for name, value in part.columns.constants:
                 if (name,) != part.columns.of("group") or value in listed:
                     continue
@@ -136,9 +135,6 @@ class Report:
                         "constants", verbatim(rule), did_you_mean(value, listed, "leave the input out")
                     )
                 told.append(f"an input of overall alone: {part.uri}, whose {value!r} is not in the list of groups")
-        stated = [part.stated_groups() for part in parts]
-        if None not in stated and (empty := sorted(listed.difference(*filter(None, stated)))):
-            told.append(f"no input is of these groups, whose rankings will be noise: {_first(empty)}")
         return told
 
     def check_amounts(self) -> None:
@@ -301,7 +297,7 @@ class Report:
         if missing:
             raise InputNotReady(
                 "success_file",
-                f"{verbatim(_first(missing))} {'is' if len(missing) == 1 else 'are'} not there yet, so the input may "
+                f"{verbatim(first_of(missing))} {'is' if len(missing) == 1 else 'are'} not there yet, so the input may "
                 "still be on its way",
                 "nothing was done; call it again",
             )
@@ -355,7 +351,7 @@ def _too_few(least: int | None, where: str = "") -> InvalidArgument:
     return InputNotReady("expect_rows_at_least", f"{least}: fewer rows{where} would count", remedy)
 
 
-def _first(names: list[str]) -> str:
+def first_of(names: list[str]) -> str:
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
 

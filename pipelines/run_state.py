@@ -52,7 +52,6 @@ class RunState:
             yield
 
     def close(self) -> None:
-        """Wait for what is being published, and allow nothing more."""
         with self._guard:
             self._closed = True
 
@@ -67,7 +66,6 @@ class RunState:
         return published
 
     def add_read(self, share: float) -> None:
-        """Record that so much more of the input's bytes is read."""
         with self._lock:
             self._read += share
 

@@ -30,7 +30,6 @@ def lying_at(report: Report) -> list[Lying] | None:
 
 
 def windows_of(report: Report) -> int:
-    """How many windows a report publishes."""
     return 1 if report.windows is None else len(report.windows)
 
 

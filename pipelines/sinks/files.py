@@ -161,7 +161,9 @@ class ToFolder(Sink):
                 files = match_any(f"{self._root}/*{self._ending}")
             except Exception:  # the report itself tells what is wrong with its folder
                 return {}
-            found = {(_name(file.path).removesuffix(self._ending), file.written): file.path for file in files}
+            found = {
+                (file.path.rpartition("/")[2].removesuffix(self._ending), file.written): file.path for file in files
+            }
             for (label, written), path in found.items():
                 if label in labels and (label, written) not in own and (manifest := pair_at(path).manifest) is not None:
                     own[label, written] = manifest.release_id == release.id
@@ -271,7 +273,3 @@ class _PublishDoFn(beam.DoFn):
         manifest = msgspec.structs.replace(self._manifest.with_answer(rankings), key_id=self._key.key_id())
         publish(path, rows, manifest, self._sink.overwrite, self.keep, self._live)
         yield path
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -196,14 +196,13 @@ class Rows(NamedTuple):
     """Columns of rows as their format stores them, null where a value is missing; texts may be bytes.
 
     `unreadable` marks the rows that the format itself could not read; None if there are none. `causes` counts what is
-    wrong with them, in words that hold nothing of a row, and costs only whoever asks. `path` is their file, empty
-    where there is none. `arrived` is when each came (microseconds since 1970 UTC), where that decides which are late.
+    wrong with them, in words that hold nothing of a row, and costs only whoever asks. `arrived` is when each came
+    (microseconds since 1970 UTC), where that decides which are late.
     """
 
     columns: dict[str, pa.Array]
     unreadable: pa.Array | None = None
     causes: Callable[[], Mapping[str, int]] = dict
-    path: str = ""
     arrived: np.ndarray | None = None
 
 
@@ -249,7 +248,7 @@ def read_rows(rows: Rows, columns: Columns) -> tuple[dict[str, pa.Array], pa.Arr
                 masks.append(pc.and_(pc.is_valid(values), pc.is_null(arrays[role])))
     if not masks:
         return arrays, None
-    unreadable = _any(masks)
+    unreadable = pa.array(np.logical_or.reduce([np.asarray(mask) for mask in masks]))
     nothing = pa.nulls(len(unreadable), arrays["user"].type)
     return arrays | {"user": pc.if_else(unreadable, nothing, arrays["user"])}, unreadable
 
@@ -308,10 +307,6 @@ def _text(value: bytes | None) -> str | None:
         return None if value is None else value.decode()
     except UnicodeDecodeError:
         return None
-
-
-def _any(masks: Iterable[pa.Array]) -> pa.Array:
-    return pa.array(np.logical_or.reduce([np.asarray(mask) for mask in masks]))
 
 
 def is_int64(kind: pa.DataType) -> bool:

@@ -148,14 +148,12 @@ def _checked(parsed: tuple[list[str], Header] | None, path: str, columns: Column
 
 
 def _remedy(path: str, other: str, columns: Columns) -> str:
-    """What to do about a first line with another delimiter."""
     if has_tabs(path):
         return f"a .tsv file has tabs between its values, and this one {_OTHERS[other]}: name it .csv"
     if columns.public:  # a list, which no option is for
-        saved = "name it .tsv" if other == "\t" else "as a .txt with one on every line"
-        return f"save it with commas in place of {_OTHERS[other]}, or {saved}: {{csv_delimiter}} is for the input only"
+        return f"save it with commas in place of {_OTHERS[other]}: {{csv_delimiter}} is for the input only"
     shown = "\\t" if other == "\t" else other
-    return f"give {{csv_delimiter}} '{shown}'" + (", or name it .tsv" if other == "\t" else "")
+    return f"give {{csv_delimiter}} '{shown}'"
 
 
 def _across_lines(content: IO[bytes], path: str, header: Header, columns: Columns) -> Iterator[Rows]:

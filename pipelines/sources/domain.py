@@ -100,32 +100,11 @@ def _columns_of(path: str, column: tuple[str, ...], group_column: tuple[str, ...
     for rows in rows_in(match(path)[0], columns):
         arrays, unreadable = read_rows(rows, columns)
         if unreadable is not None and pc.any(unreadable).as_py():
-            _check_utf8(path)
             rule = f"{verbatim(path)} has rows that cannot be read"
-            raise InvalidArgument("domain", rule, "every one must hold an item")
+            raise InvalidArgument("domain", rule, "every one must hold an item, in UTF-8 where the file is of text")
         items.append(arrays["item"])
         groups.append(arrays.get("group", groups[0]))
     return pa.concat_arrays(items), pa.concat_arrays(groups)
-
-
-def _check_utf8(path: str) -> None:
-    """Raise InvalidArgument, naming the line, if a file of texts is not in UTF-8."""
-    if not path.lower().removesuffix(".gz").removesuffix(".zst").endswith((".csv", ".tsv", ".jsonl")):
-        return
-    with open_content(path) as source:
-        line = _line_not_in_utf8(source.read())
-    if line is not None:
-        rule = f"{verbatim(path)} is not in UTF-8 in line {line:,}"
-        raise InvalidArgument("domain", rule, "save it as UTF-8: {csv_encoding} is for the input only")
-
-
-def _line_not_in_utf8(content: bytes) -> int | None:
-    """The first line whose bytes are no UTF-8; None if there is none."""
-    try:
-        content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return content.count(b"\n", 0, error.start) + 1
-    return None
 
 
 def has_columns(path: str) -> bool:
@@ -263,9 +242,12 @@ def _lines(path: str) -> pa.Array:
     """
     with open_content(path) as source:
         content = source.read()
-    if (line := _line_not_in_utf8(content)) is not None:
-        rule = f"is not UTF-8 text in line {line:,}"
-        raise InvalidArgument("domain", rule, "give one item per line, or a CSV, Parquet or Avro file with its ending")
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        remedy = "give one item per line, or a CSV, Parquet or Avro file with its ending"
+        raise InvalidArgument("domain", f"is not UTF-8 text in line {line:,}", remedy) from None
     content = content.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n").removesuffix(b"\n")
     # No Python object for each line and no copy of the text: a list may have 100 million lines.
     offsets = pa.py_buffer(np.array([0, len(content)]))

@@ -138,7 +138,6 @@ class _Read(NamedTuple):
     reading: bool = False
 
     def digests(self) -> dict[bytes, bytes]:
-        """The digests of the files, by their path's part."""
         digests = (self.files[at : at + _DIGEST] for at in range(0, len(self.files), _DIGEST))
         return {digest[:_NAME]: digest for digest in digests}
 
@@ -278,7 +277,6 @@ def arrived(pattern: str) -> list[FileInfo]:
 
 
 def _entry(file: FileInfo, record: InputRecord) -> Entry:
-    """What is on record of a file."""
     return {"path": _full(file.path), "state": record.sealed(file.size, file.written)}
 
 

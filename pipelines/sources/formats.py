@@ -48,10 +48,10 @@ class Piece(NamedTuple):
     columns: Columns
 
     def rows(self) -> Iterator[Rows]:
-        """Its rows, some at a time, with its path and the columns that this holds."""
+        """Its rows, some at a time, with the columns that its path holds."""
         keys = keys_of(self.path, self.columns)
         for rows in reader_of(self.path).read(self.path, self.start, self.stop, besides(self.columns, keys)):
-            yield with_keys(rows, keys)._replace(path=self.path)
+            yield with_keys(rows, keys)
 
 
 class Read(NamedTuple):

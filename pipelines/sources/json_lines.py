@@ -51,7 +51,7 @@ def check(file: FileInfo, columns: Columns) -> Types:
         rule = f"{verbatim(file.path)} is in {seen.upper()}, and JSON lines are in UTF-8"
         raise InvalidArgument("", rule, "write it in UTF-8, as iconv does")
     first = first.removeprefix(codecs.BOM_UTF8).lstrip(b" \t\r\n")
-    if is_json(file.path):
+    if unpacked_name(file.path).endswith(".json"):  # which does not say that its lines are objects
         how = "'.[]'" if first[:1] == b"[" else "." if first.partition(b"\n")[0].strip() == b"{" else ""
         if how:
             whole = "one array" if first[:1] == b"[" else "an object of several lines"
@@ -59,11 +59,6 @@ def check(file: FileInfo, columns: Columns) -> Types:
                 "", f"{verbatim(file.path)} is {whole}, and must have one object a line", f"write it anew: jq -c {how}"
             )
     return {}  # values have types of their own
-
-
-def is_json(path: str) -> bool:
-    """Whether a file's ending, .json, does not say that its lines are objects."""
-    return unpacked_name(path).endswith(".json")
 
 
 def read(path: str, start: int, stop: int, columns: Columns) -> Iterator[Rows]:

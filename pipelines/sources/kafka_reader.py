@@ -475,7 +475,6 @@ class GroupReader:
                 raise not_joined(self._topic)
 
     def write_down(self) -> None:
-        """Put on record what was read."""
         if self._record is not None:
             self._record.add(self._unwritten)
         self._unwritten = []

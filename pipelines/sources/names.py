@@ -75,14 +75,8 @@ def check_names(
 
 
 def _with_names(named: dict[str, str], told: list[str]) -> str:
-    for whole in told:  # given without its quotes, which make one name of it
-        if "," in whole and {part.strip() for part in whole.split(",")} == {*named}:
-            return verbatim(f"one name with a comma is written '{_listed(whole)}'")
-    near = {name: did_you_mean(name, told).removeprefix("did you mean ").removesuffix("?") for name in named}
-    if len(named) == 1 and all(near.values()):
-        return f"did you mean {verbatim(*map(_listed, near.values()))}?"
-    meant = [f"{{{named[name]}}} {verbatim(other)}" for name, other in near.items() if other]
-    return f"give {_and(named.values())} from these names" + (f": did you mean {', '.join(meant)}?" if meant else "")
+    near = [did_you_mean(name, told) for name in named]
+    return verbatim(near[0]) if len(near) == 1 and near[0] else f"give {_and(named.values())} from these names"
 
 
 def _listed(name: str) -> str:
@@ -143,7 +137,6 @@ def besides(columns: Columns, keys: Keys) -> Columns:
 
 
 def with_keys(rows: Rows, keys: Keys) -> Rows:
-    """The rows of a file with the columns of its path."""
     count = len(next(iter(rows.columns.values())))
     held = {name: pa.repeat(pa.scalar(value, pa.large_string()), count) for name, value in keys.items()}
     return rows._replace(columns=rows.columns | held)

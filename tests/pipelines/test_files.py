@@ -16,7 +16,7 @@ from apache_beam.io.filesystem import BeamIOError, FileMetadata, MatchResult
 from apache_beam.io.filesystems import FileSystems
 
 from private_topk.pipelines import files
-from private_topk.pipelines.files import as_path, exists, match, match_any, names_in, open_content, why
+from private_topk.pipelines.files import exists, match, match_any, names_in, open_content, why
 from private_topk.transforms.errors import InvalidArgument
 from tests.refusals import refused
 
@@ -28,31 +28,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).write_text(name)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("pattern", "found"),
-    [
-        ("a.csv", ["a.csv"]),
-        ("[ab].csv", ["a.csv", "b.csv"]),
-        ("c[1].csv", ["c[1].csv"]),
-        ("*/d.csv", ["sub/d.csv"]),
-        ("**/d.csv", ["sub/d.csv"]),
-        ("odd [x]/*.csv", ["odd [x]/e.csv"]),
-        ("./a.*", ["./a.csv"]),
-        ("sub", []),
-        ("none*.csv", []),
-        ("none/a.csv", []),
-    ],
-)
-def test_patterns_match_files_or_are_refused(folder: Path, pattern: str, found: list[str]) -> None:
-    assert [file.path for file in match_any(pattern)] == found
-    if not found:
-        said = (
-            "is a folder: name its files" if pattern == "sub" else "matches no file: check the path, and quote a glob"
-        )
-        with pytest.raises(InvalidArgument, match=said):
-            match(pattern)
 
 
 @pytest.mark.parametrize("pattern", ["in/**", "in/**/*", "in/**/*.csv"])
@@ -70,13 +45,6 @@ def test_a_matched_file_has_its_size_and_time_of_writing(folder: Path) -> None:
     (file,) = match("a.csv")
     assert (file.size, file.written) == (5, 1_700_000_000_123_456)
     assert exists("a.csv") and not exists("z.csv") and names_in("sub") == {"d.csv"} and names_in("none") == set()
-
-
-def test_a_file_url_is_converted_to_a_path_or_refused() -> None:
-    assert as_path("file:///a%20b/c.csv", "input") == "/a b/c.csv" and as_path("x.csv", "input") == "x.csv"
-    for place in ("file://host/x", "file:///"):
-        with refused("output", "must be a path or file:///PATH"):
-            as_path(place, "output")
 
 
 def test_the_cause_of_a_storage_error_is_unwrapped() -> None:

@@ -10,51 +10,21 @@ from typing import Any
 
 import apache_beam as beam
 import fastavro
-import pandas as pd
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
-from private_topk.pipelines.rank import rank
 from private_topk.pipelines.sources import Columns
-from private_topk.pipelines.sources.columns import block_of
-from private_topk.pipelines.sources.payloads import AvroPayload, JsonPayload, make_payload
-from private_topk.transforms.domain import PublicDomain, UnknownDomain
-from private_topk.transforms.groups import Groups
-from private_topk.transforms.mechanisms import Joint, make_mechanism
+from private_topk.pipelines.sources.payloads import make_payload
+from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.rows import MakeBlocks
 from private_topk.transforms.top_k import PrivateTopK
-from tests.pipelines.support import avro_message, avro_schema, command, options, read, to_avro, write
+from tests.pipelines.support import avro_schema, command, options
 from tests.refusals import refused
 from tests.transforms.pipelines import create
 
 LONGEST = 4096
-LONG, TOO_LONG = "é" * (LONGEST // 2), "é" * (LONGEST // 2) + "x"
-ROWS = [{"user": f"u{n}", "item": item} for n in range(40) for item in ("tea", LONG)]
-BAD = [{"user": TOO_LONG, "item": "tea"}, *({"user": f"u{n}", "item": f"{n}{TOO_LONG}"} for n in range(40))]
-
-
-@pytest.mark.parametrize("name", ["rows.csv", "rows.jsonl", "rows.avro", "rows.parquet"])
-def test_a_label_that_is_too_long_is_dropped_of_every_format(tmp_path: Path, name: str) -> None:
-    content = [*ROWS, *BAD]
-    schema = avro_schema(user="string", item="string")
-    write(tmp_path / name, to_avro(content, schema) if name.endswith("avro") else content)
-    found = read(tmp_path / name)
-    assert sorted(found.rows) == sorted((row["user"], row["item"]) for row in ROWS) and found.dropped == len(BAD)
-
-
-def test_a_label_that_is_too_long_is_dropped_of_frames_and_messages() -> None:
-    mechanism = make_mechanism("limit-domain", epsilon=50, delta=1e-3, max_items_per_user=3)
-    frame = pd.DataFrame([*ROWS, *BAD])
-    found = rank(frame, k=3, mechanism=mechanism, domain=UnknownDomain(), user="user", item="item")
-    assert sorted(found.items) == ["tea", LONG]
-    schema, columns = avro_schema(user="string", item="string"), Columns()
-    for payload, messages in (
-        (JsonPayload(), [json.dumps(row).encode() for row in (*ROWS[:2], *BAD[:2])]),
-        (AvroPayload(json.dumps({**schema})), [avro_message(schema, row) for row in (*ROWS[:2], *BAD[:2])]),
-    ):
-        block, missing = block_of(payload.rows(messages, columns), columns)
-        assert block["item"].to_pylist() == ["tea", LONG] and missing == {"unreadable": 2}
+TOO_LONG = "é" * (LONGEST // 2) + "x"
 
 
 def test_too_long_elements_are_dropped_and_long_ones_split_into_blocks() -> None:
@@ -78,20 +48,6 @@ def test_amounts_of_an_element_that_are_no_numbers() -> None:
     with beam.Pipeline("FnApiRunner") as pipeline:
         ranking = pipeline | create(rows) | PrivateTopK(1, Joint(20.0), ["tea", "cake"], amounts=Amounts(5))
         assert_that(ranking | beam.Map(lambda it: list(it.items)), equal_to([["tea"]]))
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: PublicDomain.of(["a", TOO_LONG]),
-        lambda: Groups.of(["a", TOO_LONG]),
-        lambda: PrivateTopK(1, Joint(1.0), {"a": ["x"], "b": ["x", TOO_LONG]}),
-    ],
-)
-def test_lists_of_longer_labels_are_refused(make: Any) -> None:  # noqa: ANN401
-    with refused(None, "of at most 4,096 bytes of UTF-8"):
-        make()
-    assert PublicDomain.of(["a", LONG]).size == 2
 
 
 WEIGHTLESS = [

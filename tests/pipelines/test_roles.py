@@ -13,10 +13,8 @@ import pyarrow as pa
 import pytest
 
 from private_topk.pipelines.rank import rank
-from private_topk.transforms.metric import Amounts
 from private_topk.transforms.windows import Period
 from tests.pipelines.support import avro_schema, command, options, to_avro, write
-from tests.refusals import refused
 
 ROLES = ("user", "item", "time", "group", "value")
 PERIOD = {"from_": "2026-01-05", "to": "2026-01-06", "window": "1d"}
@@ -60,16 +58,6 @@ def test_a_column_of_times_that_is_not_read_may_be_of_users(tmp_path: Path) -> N
     rows = write(tmp_path / "rows.csv", "time,item\nu,7\n")
     asked = options(input=rows, user_column="time", domain_range="7:8", mechanism="joint", k=1, epsilon=1)
     assert command("run", *asked, "--dry-run", "--output", tmp_path / "out.csv").status == 0
-
-
-@pytest.mark.parametrize(("one", "other"), [("user", "item"), ("time", "user"), ("time", "item"), ("value", "time")])
-def test_one_column_in_two_roles_is_refused_for_data_frames(one: str, other: str) -> None:
-    period = Period.of("2026-01-05", "2026-01-06", "1d")
-    frame = pd.DataFrame({"same": [7], **{role: [7] for role in ROLES}})
-    names = {"time": "time", one: "same", other: "same"}
-    more: dict[str, Any] = {"amounts": Amounts(5)} if one == "value" else {}
-    with refused(None, "must be another column than"):
-        rank(frame, 1, "joint", ["7"], epsilon=1, period=period, **names, **more)
 
 
 WITHIN = np.datetime64("2026-01-05T06", "us")

@@ -382,7 +382,6 @@ def test_tuples_are_no_groups_of_one_column(listed: Any) -> None:  # noqa: ANN40
         (BOTH, [("a", ""), ("a", "b")], "domain", "must not hold empty values"),
         (BOTH, [("a", 1.5), ("a", "b")], "domain", "texts, whole numbers or UUIDs, got tuple"),
         (BOTH, pl.DataFrame({"country": ["a"], "x": ["b"]}), "domain", "must have the column title"),
-        *(("title", listed, "domain", "holds tuples or lists of values, and item names one") for listed in TUPLES),
         (["country", 5], PAIRS, "item", "must be the name of a column"),
         ([], PAIRS, "item", "must be the name of a column"),
     ],

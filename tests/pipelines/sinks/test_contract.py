@@ -15,7 +15,7 @@ from private_topk.pipelines.sinks.messages import ToKafka, ToPubSub
 from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.sinks.contract import PERIOD, RELEASE, SinkContract, written
 from tests.pipelines.sources.contract import tree
-from tests.pipelines.support import command, options, settled, write
+from tests.pipelines.support import command, options, write
 
 
 class TestFile(SinkContract):
@@ -133,34 +133,20 @@ def report(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("form", ["avro", "csv", "jsonl", "parquet"])
-def test_a_folder_of_run_holds_what_its_file_holds_in_every_format(
+def test_a_folder_of_a_run_and_of_a_stream_holds_what_a_file_holds_in_every_format(
     report: list[str], tmp_path: Path, form: str
 ) -> None:
     ending = f".{form}"
-    whole = tmp_path / f"r{ending}"
+    whole, decode = tmp_path / f"r{ending}", RANKING_FORMATS[ending].decode
     assert command("run", "--quiet", *report, f"--output={whole}").status == 0
-    done = command("run", *report, f"--output=file://{tmp_path}/by%20window/", f"--output-format={form}")
-    assert done.status == 0, done.err
-    parts = sorted(path for path in (tmp_path / "by window").iterdir() if path.suffix == ending)
-    decode = RANKING_FORMATS[ending].decode
-    assert len(parts) == 2
-    assert [row for part in parts for row in decode(part.read_bytes())] == decode(whole.read_bytes())
-
-
-@pytest.mark.parametrize("form", ["avro", "csv", "jsonl", "parquet"])
-def test_a_stream_publishes_in_every_format(report: list[str], tmp_path: Path, form: str) -> None:
     write(tmp_path / "end.jsonl", [{"user": "nobody", "item": "nothing", "time": "2026-01-09"}])
-    ending = f".{form}"
-    words = [word for word in report if not word.startswith("--input")]
-    done = command(
-        "stream",
-        *words,
-        *f"--input={tmp_path}/*.jsonl --clock=event --output={tmp_path}/out --output-format={form}".split(),
-    )
-    assert done.status == 0, done.err
-    whole = tmp_path / f"whole{ending}"
-    assert command("run", "--quiet", *settled([*report, f"--output={whole}"])).status == 0
-    parts = sorted(path for path in (tmp_path / "out").iterdir() if path.suffix == ending)
-    decode = RANKING_FORMATS[ending].decode
-    assert len(parts) == 2
-    assert [row for part in parts for row in decode(part.read_bytes())] == decode(whole.read_bytes())
+    watched = [word for word in report if not word.startswith("--input")] + [f"--input={tmp_path}/*.jsonl"]
+    for folder, words in (
+        ("by window", ["run", *report, f"--output=file://{tmp_path}/by%20window/"]),
+        ("out", ["stream", *watched, "--clock=event", f"--output={tmp_path}/out"]),
+    ):
+        done = command(*words, f"--output-format={form}")
+        assert done.status == 0, done.err
+        parts = sorted(path for path in (tmp_path / folder).iterdir() if path.suffix == ending)
+        assert len(parts) == 2
+        assert [row for part in parts for row in decode(part.read_bytes())] == decode(whole.read_bytes())

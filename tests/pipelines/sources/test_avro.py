@@ -70,14 +70,12 @@ def test_one_block_larger_than_what_is_read_at_once(tmp_path: Path) -> None:
         (b"", "not an Avro file, or its header is truncated"),
         (b"user,item\na,b\n" * 100, "not an Avro file"),
         (PLAIN[:-5], "truncated: its last block is not complete"),
-        (PLAIN[:300], "truncated"),
-        (PLAIN[:100], "header is truncated"),
         (PLAIN.replace(b"\x08null", b"\x08wxyz", 1), "compressed with 'wxyz', which cannot be read here"),
         (to_avro(["a"], "string"), "not an Avro file of records"),
         (to_avro([1, "a"], ["int", "string"]), "not an Avro file of records"),
         (PLAIN.replace(b'"record"', b'"recorx"', 1), "not an Avro file of records"),
     ],
-    ids=range(9),  # a file holds random bytes, and a test needs a name that stays
+    ids=range(7),  # a file holds random bytes, and a test needs a name that stays
 )
 def test_foreign_and_truncated_files(tmp_path: Path, content: bytes, message: str) -> None:
     with pytest.raises(InvalidArgument, match=rf"rows\.avro .*{message}"):

@@ -44,15 +44,6 @@ class TestFiles(SourceContract):
     def state(self) -> object:
         return tree(self.folder)
 
-    def test_the_same_bytes_elsewhere_are_the_same_input(self, source: Files, tmp_path: Path) -> None:
-        name = source.identity(KEY, PERIOD)
-        (tmp_path / "moved").mkdir()
-        os.replace(tmp_path / "a.jsonl", tmp_path / "moved" / "z.jsonl")
-        os.replace(tmp_path / "b.csv.gz", tmp_path / "moved" / "a.csv.gz")
-        assert Files(f"{tmp_path}/moved/*", COLUMNS).identity(KEY, PERIOD) == name
-        write(tmp_path / "moved" / "z.jsonl", ROWS[:149])
-        assert Files(f"{tmp_path}/moved/*", COLUMNS).identity(KEY, PERIOD) != name
-
     def test_read_as_another_format_the_same_bytes_are_another_input(self, tmp_path: Path) -> None:
         names = []
         for ending in (".jsonl", ".json", ".csv", ".jsonl.gz", ".json.gz", ".csv.gz"):
@@ -86,19 +77,6 @@ class TestFolder(SourceContract):
 
     def state(self) -> object:
         return tree(self.folder)
-
-    def test_the_identity_of_a_folder_is_its_absolute_path(
-        self, source: Folder, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        name = source.identity(KEY, PERIOD)
-        monkeypatch.chdir(self.folder)
-        assert replace(source, uri="*.jsonl").identity(KEY, PERIOD) == name
-        assert replace(source, uri="./*.jsonl").identity(KEY, PERIOD) == name
-        monkeypatch.chdir(self.folder.parent)
-        assert replace(source, uri="*.jsonl").identity(KEY, PERIOD) != name
-
-    def test_the_polling_interval_is_not_part_of_the_identity(self, source: Folder) -> None:
-        assert replace(source, poll=timedelta(hours=1)).identity(KEY, PERIOD) == source.identity(KEY, PERIOD)
 
 
 class TestPubSub(SourceContract):

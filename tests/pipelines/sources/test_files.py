@@ -19,7 +19,6 @@ from private_topk.pipelines.registry import source_of
 from private_topk.pipelines.sources import files as source
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.pipelines.sources.files import Files, read_ahead
-from private_topk.pipelines.sources.formats import Read, cut_into_pieces, read_pieces
 from private_topk.transforms.errors import InvalidArgument
 from tests.pipelines.sources.contract import KEY, PERIOD, rows_of
 from tests.pipelines.sources.contract import ROWS as TIMED
@@ -51,27 +50,6 @@ def last_end(ending: str) -> int:
     if ending == ".avro":
         return full.rstrip().rfind(full[-16:], 0, -16) + 16
     return full.rfind(b"\x1f\x8b") if ending.endswith(".gz") else full.rfind(b"\n", 0, -1) + 1
-
-
-def found(source: Files) -> Iterator[Read]:
-    """What the reader of a file finds, read as far as it is asked for."""
-    kept = {each.file.path: each for each in source.originals}
-    return read_pieces(cut_into_pieces(source.files, Columns()), lambda path: kept[path].check())
-
-
-@pytest.mark.parametrize("ending", FULL)
-def test_a_file_cut_before_or_during_reading_is_refused(tmp_path: Path, ending: str) -> None:
-    path = write(tmp_path / f"rows{ending}", FULL[ending])
-    whole = sum(len(each.block or ()) for each in found(Files(str(path))))
-    listed = Files(str(path))
-    reads, later = found(listed), found(listed)
-    next(reads)  # the rest is read by then, or is cut off before
-    path.write_bytes(FULL[ending][: last_end(ending)])
-    for reading in (reads, later):
-        with pytest.raises(InvalidArgument, match="was changed after the launch"):
-            list(reading)
-    shorter = found(Files(str(path)))  # which no look at the rows would tell
-    assert 0 < sum(len(each.block or ()) for each in shorter) < whole
 
 
 @pytest.mark.parametrize("change", ["cut", "grown", "other rows"])

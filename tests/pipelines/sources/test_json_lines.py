@@ -63,12 +63,6 @@ def test_times_of_json_lines_are_read_or_dropped(tmp_path: Path) -> None:
     assert reasons(path, Columns(time="time")) == {"null": 2, "unreadable": 2}
 
 
-def test_byte_order_mark_and_no_rows(tmp_path: Path) -> None:
-    assert read(write(tmp_path / "rows.jsonl", "\ufeff" + GOOD)).rows == [("5", "a")]
-    for empty in ("", "\n\n"):
-        assert read(write(tmp_path / "rows.jsonl", empty)) == ([], 0)
-
-
 @pytest.mark.parametrize("ending", [".jsonl", ".json", ".ndjson.gz"])
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"])
 def test_lines_in_another_encoding_are_refused_by_its_name(tmp_path: Path, ending: str, encoding: str) -> None:
@@ -84,13 +78,6 @@ def test_lines_that_are_packed_and_do_not_say_so_are_refused_by_what_they_are(tm
     for content, told in ((zstd, ["holds zstd", "rows.jsonl.zst"]), (b"PK\3\4", ["holds zip", "unpack it"])):
         with refused("", *told):
             read(write(tmp_path / "rows.jsonl", content))
-
-
-def test_a_file_of_several_chunks(tmp_path: Path) -> None:
-    rows = [(f"user {n}", f"item {n % 100} " * 10) for n in range(60_000)]
-    text = "\n".join(json.dumps({"user": user, "item": item}) for user, item in rows)
-    assert len(text) > 6 << 20
-    assert read(write(tmp_path / "rows.jsonl", text)).rows == rows
 
 
 BROKEN = [

@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 import random
 import struct
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -39,12 +38,6 @@ class TestFormat(FormatContract):
         return parquet(
             pa.Table.from_pylist(rows, pa.schema({"user": pa.string(), "item": pa.string()})), row_group_size=333
         )
-
-
-def test_doubled_columns(tmp_path: Path) -> None:
-    table = pa.Table.from_arrays([pa.array(["a"])] * 3, names=["user", "item", "item"])
-    with refused("item_column", "must name one column of", "it has 2 columns of that name"):
-        read(write(tmp_path / "rows.parquet", parquet(table)))
 
 
 def test_foreign_truncated_and_broken_files(tmp_path: Path) -> None:
@@ -139,7 +132,6 @@ def test_long_texts_behind_a_short_one_are_decoded_few_at_once(tmp_path: Path) -
 
 SLOW = examples(100)
 TIMED = Columns(time="time", time_unit="s")
-EPOCH = datetime(1970, 1, 1)
 
 texts = st.text(max_size=4).map(str.encode) | st.sampled_from([b"\xff", b"a\x80", b"5", b"2026-01-01", b"1e3", b""])
 longs = st.integers(-(2**63), 2**63 - 1) | st.integers(-(10**6), 10**6)
@@ -194,28 +186,6 @@ def test_rows_are_those_of_the_table(tmp_path_factory, table: pa.Table, group: i
     rows = list(zip(*(column.to_pylist() for column in block.columns), strict=True))
     assert read(path, TIMED, size) == (rows, len(table) - len(rows))
     assert reasons(path, TIMED) == dropped
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        pa.array([True]),
-        pa.array([1.5]),
-        pa.array([Decimal("5.0")]),
-        pa.array([["x"]]),
-        pa.array([{"x": 1}]),
-        pa.array([timedelta(1)]),
-        pa.array([EPOCH]),
-        pa.array([b"x" * 16], pa.binary(16)),
-    ],
-    ids=lambda values: str(values.type),
-)
-def test_other_types_are_no_labels(tmp_path_factory, values: pa.Array) -> None:  # noqa: ANN001
-    for role in ("user", "item"):
-        sink = io.BytesIO()
-        pq.write_table(pa.table({"user": ["u"], "item": ["i"]} | {role: values}), sink)
-        with pytest.raises(InvalidArgument, match=f"column '{role}' cannot be used: users, items and groups must be"):
-            read(write(tmp_path_factory.mktemp("rows") / "rows.parquet", sink.getvalue()))
 
 
 def test_old_timestamps_of_96_bits_do_not_wrap_around(tmp_path_factory) -> None:  # noqa: ANN001

@@ -171,54 +171,6 @@ def test_texts_are_amounts_by_themselves(texts: list[str]) -> None:
     assert as_numbers(pa.array(texts, pa.string())).to_pylist() == alone
 
 
-csv_values = st.one_of(
-    st.text(st.sampled_from('ab"é, \r\x00\ufeff'), max_size=4),
-    st.text(st.sampled_from('ab",é\ufeff'), max_size=4).map(lambda value: '"' + value.replace('"', '""') + '"'),
-    times,
-)
-csv_lines = st.one_of(
-    st.lists(csv_values, min_size=3, max_size=3).map(",".join).map(str.encode),
-    st.lists(csv_values, max_size=4).map(",".join).map(str.encode),
-    st.sampled_from(
-        [
-            b'mallory,"i2,5',
-            b'"',
-            b'""',
-            b"a,b,5\xff",
-            b"\xff,b,5",
-            b'"a"b,c,5',
-            b"a\rb,c,5",
-            b"\r",
-            b",,",
-            b" ",
-            codecs.BOM_UTF8 + b'"m,i,5',
-            codecs.BOM_UTF8 + b'"m",i,5',
-            codecs.BOM_UTF8,
-            codecs.BOM_UTF8[:2],
-        ]
-    ),
-).map(lambda line: line.replace(b"\n", b""))
-
-
-@SLOW
-@given(
-    st.lists(csv_lines, max_size=9),
-    st.integers(1, 60),
-    st.sampled_from([b"\n", b"\r\n"]),
-    st.booleans(),
-    st.sampled_from([b"", codecs.BOM_UTF8]),
-)
-@example([b'mallory,"i2', b"a,b,5", b'c,"d",5'], 7, b"\n", True, b"")
-@example([b'\xef\xbb\xbf"m,i,5', b"a,b,5", b'\xef\xbb\xbf",b,5'], 60, b"\n", True, b"")
-def test_csv_lines_are_read_the_same_alone_and_among_others(
-    lines: list[bytes], chunk: int, ending: bytes, ended: bool, mark: bytes
-) -> None:
-    content = mark + ending.join([b"user,item,time", *lines]) + (ending if ended else b"")
-    head, *apart = content.split(b"\n")
-    with patch.object(text, "_BYTES", chunk):
-        assert _csv(content, TIMED) == _together(_csv(head + b"\n" + line, TIMED) for line in apart)
-
-
 def _csv(content: bytes, columns: Columns) -> tuple[list[tuple], dict[str, int]]:
     """The rows of a CSV file, sorted, and how many were dropped."""
     with patch.object(csv_source, "open_content", lambda path: io.BytesIO(content)):
@@ -312,11 +264,6 @@ def test_floats_are_times_to_the_nearest_microsecond(numbers: list[float], unit:
     assert to_microseconds(pa.array(numbers, pa.float64()), name).to_pylist() == expected
 
 
-def test_times_finer_than_a_microsecond_are_rounded_down() -> None:
-    nanos = pa.array([-1, -1000, -1001, 0, 1, 999, 1000, None], pa.timestamp("ns"))
-    assert to_microseconds(nanos, "s").to_pylist() == [-1, -1, -2, 0, 0, 0, 1, None]
-
-
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".jsonl", ".jsonl.gz"])
 def test_a_line_of_any_length_asks_for_no_memory_and_goes_alone(tmp_path: Path, ending: str) -> None:
     from tests.pipelines.support import read, write
@@ -346,7 +293,7 @@ def test_the_longest_line_is_the_same_wherever_a_chunk_ends() -> None:
                     assert sum(too_long for _, too_long in got) == (0 if length < 10 else 2)
 
 
-ENCODED = "utf-16 utf-16-le utf-16-be utf-32 latin-1 cp1252 cp037 shift_jis gb18030 big5 euc_jp johab".split()
+ENCODED = "utf-8 utf-16 utf-16-le utf-16-be utf-32 latin-1 cp1252 cp037 shift_jis gb18030 big5 euc_jp johab".split()
 """Encodings of two and four bytes a letter, of one, also where a line feed is another byte, and of one or more."""
 
 
@@ -355,7 +302,7 @@ def encoded_lines(draw: st.DrawFn, codec: str, delimiter: str) -> bytes:
     """A line as its writer encodes it, or any bytes of whole units in which no line ends."""
     end = "\n".encode(codec)
     width = len(end)
-    letters = st.text(st.sampled_from('ab",;é日本Ӝ\u0a0a\u0a00\u000b\x85Ā\u2028'), max_size=5)
+    letters = st.text(st.sampled_from('ab",;\r\ufeffé日本Ӝ\u0a0a\u0a00\u000b\x85Ā\u2028'), max_size=5)
     written = draw(st.one_of(st.tuples(letters, letters, st.just("5")).map(delimiter.join), letters))
     text = written.encode(codec, "ignore")
     if draw(st.booleans()):

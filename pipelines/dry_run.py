@@ -28,7 +28,7 @@ from private_topk.pipelines.show.reading import in_series
 from private_topk.pipelines.show.words import drawn_by, in_numbers, in_rho, of_groups, promise, shared_by, weak_promise
 from private_topk.pipelines.sinks.sink import known_key_id
 from private_topk.pipelines.sources.source import Source
-from private_topk.pipelines.standing import check_adopted, check_repeat, lying_at, windows_of
+from private_topk.pipelines.standing import check_adopted, check_repeat, is_finished, lying_at, windows_of
 from private_topk.transforms.errors import InvalidArgument, printable, verbatim
 from private_topk.transforms.metric import USERS
 
@@ -73,7 +73,8 @@ def dry_run(
         yield f"input {number}" if number > 1 else "input", f"{first}{more}: {columns}"
     yield "domain", question.top_k.domain.summary()
     if manifest.groups is not None:
-        yield "groups", "; ".join([of_groups(manifest.groups), *report.check_stated_groups()])
+        told = () if is_finished(report) else report.check_stated_groups()  # of one whose input may be gone by now
+        yield "groups", "; ".join([of_groups(manifest.groups), *told])
     yield "windows", "; ".join([_windows(report), *zone_told(report)])
     if mechanism := question.mechanism_told():
         yield "mechanism", f"{mechanism}{with_delta(question) if question.reason else ''}"

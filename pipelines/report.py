@@ -116,16 +116,17 @@ class Report:
                 )
 
     def check_stated_groups(self) -> list[str]:
-        """The inputs that count in the ranking of all rows alone, by the group that they state, in sentences.
+        """What inputs that state the group of all their rows leave out, in sentences: groups that no input has, and
+        inputs that count in the ranking of all rows alone.
 
-        Raises InvalidArgument for one that counts in no ranking at all.
+        Raises InvalidArgument for an input that counts in no ranking at all.
         """
-        groups = self.question.top_k.groups
+        groups, parts = self.question.top_k.groups, self.source.parts()
         if groups is None:
             return []
         listed = {groups.name(number) for number in range(groups.labels.size)}
         told = []
-        for part in self.source.parts():
+        for part in parts:
             for name, value in part.columns.constants:
                 if (name,) != part.columns.of("group") or value in listed:
                     continue
@@ -135,6 +136,9 @@ class Report:
                         "constants", verbatim(rule), did_you_mean(value, listed, "leave the input out")
                     )
                 told.append(f"an input of overall alone: {part.uri}, whose {value!r} is not in the list of groups")
+        stated = [part.stated_groups() for part in parts]
+        if None not in stated and (empty := sorted(listed.difference(*filter(None, stated)))):
+            told.append(f"no input is of these groups, whose rankings will be noise: {first_of(empty)}")
         return told
 
     def check_amounts(self) -> None:

@@ -62,16 +62,28 @@ class Files(Source):
     bounded = True
 
     @cached_property
+    def _listed(self) -> list[FileInfo]:
+        with of_field("input"):
+            return match(self.uri, ". To publish without one of several, take it off the list (docs/reports.md)")
+
+    @cached_property
     def originals(self) -> tuple[Original, ...]:
         """The files as they are at the launch, sorted by path. Raises InvalidArgument if there are none, or if one is
         part of a table, or there under two names. One of 0 bytes has no rows, whatever its name: warehouses leave such
         ones beside their data.
         """
+        files = self._listed
         with of_field("input"):
-            files = match(self.uri, ". To publish without one of several, take it off the list (docs/reports.md)")
             refuse_tables(files)
             refuse_doubled(files)
             return tuple(each for each in map(Original.of, files) if each.file.size)
+
+    def stated_groups(self) -> set[str | None] | None:
+        """Keys of folders state them too. Files without rows count: that they are empty is private."""
+        with of_field("input"):
+            keys = [keys_of(file.path, self.columns) for file in self._listed]
+        name, *more = self.columns.of("group") or ("",)
+        return {each[name] for each in keys} if not more and all(name in each for each in keys) else None
 
     @property
     def files(self) -> tuple[FileInfo, ...]:

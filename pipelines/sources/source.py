@@ -87,6 +87,11 @@ class Source(ABC):
         """The inputs that it is made of, each with columns of its own."""
         return (self,)
 
+    def stated_groups(self) -> set[str | None] | None:
+        """The groups of its rows, if its place states them; None where each row has its own. Raises InvalidArgument."""
+        constants, (name, *more) = dict(self.columns.constants), self.columns.of("group") or ("",)
+        return {constants[name]} if name in constants and not more else None
+
     @abstractmethod
     def check(self, period: Period | None) -> None:
         """Check the place, not its rows, without changing anything.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -241,7 +242,7 @@ def test_a_constant_of_an_input_is_a_column_as_a_key_of_its_folder_is(tmp_path: 
     ), ready.err
 
 
-def test_a_stated_group_that_is_not_listed_is_told_without_a_row(tmp_path: Path) -> None:
+def test_a_stated_group_that_is_not_listed_or_missing_is_told_without_a_row(tmp_path: Path) -> None:
     """In every dry run and by the call; an input that would count nowhere is refused."""
     inputs, overall = by_country(tmp_path)["mapping"], "  per_user: 8\n  overall: true\n"
     write(tmp_path / "r.yaml", REPORT.format(inputs=inputs.replace("country: de", "country: De")))
@@ -253,6 +254,22 @@ def test_a_stated_group_that_is_not_listed_is_told_without_a_row(tmp_path: Path)
     told = [command("report", "r.yaml", "--window-end", "2026-01-12", *more) for more in (("--dry-run",), ())]
     for said in (told[0].out, told[1].err):
         assert "an input of overall alone: de.csv, whose 'De' is not in the list of groups" in said, said
+        assert "no input is of these groups, whose rankings will be noise: de, es" in said, said
+
+
+def test_a_group_without_a_folder_of_its_own_is_told_even_where_the_others_have_empty_files(tmp_path: Path) -> None:
+    """By the names of folders alone: that a file is empty is private. A file in no such folder may have any group."""
+    assert by_country(tmp_path)
+    (tmp_path / "country=de" / "rows.csv").write_text("")
+    write(tmp_path / "r.yaml", REPORT.format(inputs=" country=*/*"))
+    for more in (("--dry-run",), ()):
+        done = command("report", "r.yaml", "--window-end", "2026-01-12", *more)
+        assert done.status == 0 and "noise: es" in done.out + done.err, done
+        assert "noise: de" not in done.out + done.err
+    for country in ("de", "fr"):
+        shutil.rmtree(tmp_path / f"country={country}")
+    again = command("report", "r.yaml", "--window-end", "2026-01-12", "--dry-run")
+    assert again.status == 0 and "published before" in again.out and "noise: es" not in again.out, again
 
 
 def test_a_look_at_the_rows_of_what_is_published_names_the_line_of_an_input_without_the_column(tmp_path: Path) -> None:

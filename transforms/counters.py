@@ -21,7 +21,7 @@ from private_topk.transforms.errors import by_signature
 
 _NAMESPACE, _DROPPED, _ROUNDED = "private_topk", "operator_only_dropped_rows_", "_at_least"
 _MARKS = _DREW, _HAD_ROWS = "operator_only_workers_that_drew", "operator_only_workers_with_rows_left"
-_LEFT = tuple(f"operator_only_{what}_at_least" for what in ("rows_left", "users_left", "rows_beyond_3_a_user"))
+_LEFT = tuple(f"operator_only_{what}" for what in ("rows_left", "users_left", "rows_beyond_3_a_user"))
 _EMPTY, _MAX_NAMED = "operator_only_rankings_of_nothing", 100
 _OF_DECIMALS = "operator_only_rows_whose_decimals_are_rounded"
 _SIZES = (100, 10_000, 1_000_000, 100_000_000)
@@ -65,22 +65,14 @@ def order_of_magnitude(rows: int) -> str:
     return f"{_reached(rows):,} or more" if rows >= _SIZES[0] else f"fewer than {_SIZES[0]:,}"
 
 
-class DroppedRows:
-    """The counter of the dropped rows for one reason.
-
-    By default each worker adds 100, 10,000, 1,000,000 or 100,000,000, the largest that it has reached: fewer than 100
-    show nowhere. That is coarse, and not private: never publish it.
-
-    Args:
-        reason: one word, public.
+class _Rows:
+    """A counter of rows: unless it is exact, each worker adds 100, 10,000, 1,000,000 or 100,000,000, the largest that
+    it has reached: fewer than 100 show nowhere. That is coarse, and not private: never publish it.
     """
 
-    def __init__(self, reason: str) -> None:
-        self._exact, self._seen = _EXACT.get(), 0
-        self._counter = Metrics.counter(_NAMESPACE, self._name(reason) + ("" if self._exact else _ROUNDED))
-
-    def _name(self, reason: str) -> str:
-        return _DROPPED + reason
+    def __init__(self, name: str, exact: bool) -> None:
+        self._exact, self._seen = exact, 0
+        self._counter = Metrics.counter(_NAMESPACE, name + ("" if exact else _ROUNDED))
 
     def inc(self, rows: int = 1) -> None:
         """Count rows. On the worker's own thread: Beam's metrics know no other."""
@@ -90,14 +82,18 @@ class DroppedRows:
             self._counter.inc(added)
 
 
-class RoundedRows(DroppedRows):
-    """The counter of the rows whose amounts lose their decimals, likewise."""
+class DroppedRows(_Rows):
+    """The counter of the dropped rows for one reason: one word, public."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(_DROPPED + reason, _EXACT.get())
+
+
+class RoundedRows(_Rows):
+    """The counter of the rows whose amounts lose their decimals."""
 
     def __init__(self) -> None:
-        super().__init__("")
-
-    def _name(self, reason: str) -> str:
-        return _OF_DECIMALS
+        super().__init__(_OF_DECIMALS, _EXACT.get())
 
 
 class BundleStart:
@@ -156,22 +152,17 @@ class Mark:
 
 
 class UsersLeft:
-    """The counters of the rows that are left to rank, of their users, and of the rows beyond three for each user: each
-    worker adds the largest size that it has reached, as of dropped rows, and never more.
+    """The counters of the rows that are left to rank, of their users, and of the rows beyond three for each user: never
+    exact.
     """
 
     def __init__(self) -> None:
-        self._seen = [0] * len(_LEFT)
-        self._counters = [Metrics.counter(_NAMESPACE, name) for name in _LEFT]
+        self._counters = [_Rows(name, exact=False) for name in _LEFT]
 
     def inc(self, rows: int, at_most: int, at_least: int) -> None:
         """Count rows, and their users, who are between two numbers. On the worker's own thread, as above."""
-        more = (rows, at_most, rows_beyond(rows, at_least))
-        for place, (counter, number) in enumerate(zip(self._counters, more, strict=True)):
-            before = self._seen[place]
-            self._seen[place] += number
-            if added := _reached(before + number) - _reached(before):
-                counter.inc(added)
+        for counter, more in zip(self._counters, (rows, at_most, rows_beyond(rows, at_least)), strict=True):
+            counter.inc(more)
 
 
 class EmptyRankings:
@@ -238,7 +229,7 @@ def read_about_users(metrics: MetricResults) -> AboutUsers | None:
     counts: Counter[str] = Counter()
     for name, count in _counters(metrics):
         counts[name] += count
-    look = _look(*(counts[name] for name in _LEFT))
+    look = _look(*(counts[name + _ROUNDED] for name in _LEFT))
     return None if look == "few" and counts[_HAD_ROWS] != 1 else look
 
 

@@ -23,7 +23,7 @@ import sys
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -179,20 +179,15 @@ class Amounts(Score):
     identity_tag: ClassVar[str] = "amounts"
 
     max_value: Fraction
-    value_resolution: Fraction = None  # type: ignore[assignment]  # stands for 1 that nobody has said
+    value_resolution: Fraction
     _is_said: bool = field(
         init=False, compare=False, repr=False, metadata={"not_in_fingerprint": "a 1 that is said is the same 1"}
     )
 
-    if TYPE_CHECKING:  # what may be given is more than what is kept
-
-        def __init__(self, max_value: Number, value_resolution: Number | None = None) -> None: ...
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_is_said", self.value_resolution is not None)
-        object.__setattr__(self, "value_resolution", self.value_resolution if self._is_said else 1)
-        for name in ("max_value", "value_resolution"):
-            object.__setattr__(self, name, _positive(name, getattr(self, name)))
+    def __init__(self, max_value: Number, value_resolution: Number | None = None) -> None:
+        object.__setattr__(self, "_is_said", value_resolution is not None)
+        for name, number in (("max_value", max_value), ("value_resolution", value_resolution if self._is_said else 1)):
+            object.__setattr__(self, name, _positive(name, number))
         units = self.max_value / self.value_resolution
         got = f"got {_number(self.max_value)} and {_number(self.value_resolution)}"
         if units.denominator != 1:

@@ -34,7 +34,7 @@ from private_topk.transforms.mechanisms.parameters import parameter
 
 _PURE = Guarantee("pure", "public", "sequence", metric="amounts", replacement_costs_one_draw=True)
 _APPROXIMATE = replace(_PURE, privacy="approximate")
-_DIRECTION, _RADIUS = 0, 64  # lanes
+_RADIUS = 64  # a lane beyond those of `largest_ranks`
 
 
 @dataclass(frozen=True)
@@ -369,4 +369,4 @@ class Gamma(Mechanism):
         # The k-th score is about 2 k / d from the highest there is, or more; beyond two radii nobody matters.
         cuts = rising_cuts(k / epsilon / 8, 2 * (d + 1) / epsilon)
         blocks = Blocks.of(histogram, k, cuts, rounded=True)
-        return largest_ranks(histogram, blocks, levels, k, draw, _DIRECTION), lambda: radius() / ball(epsilon)
+        return largest_ranks(histogram, blocks, levels, k, draw), lambda: radius() / ball(epsilon)

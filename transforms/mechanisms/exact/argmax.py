@@ -45,8 +45,7 @@ _KNOTS = (_FIRST, 2.2, 4.5, 11.0, _LAST)
 _DEGREE = 24
 _PIECES, _TERMS = 32, 6  # of each unit, and of each piece
 _TINIEST = 2.0**-1000  # of an exponential; noises do not believe a double that small
-_LANES = 64  # of the keystream, for each lane of a caller
-_SHUFFLES = 32  # the first of them for the items; before it those of the exponentials
+_SHUFFLES = 32  # the first lane of the items; those of the exponentials are before it
 _OCTAVE = 8  # noises of the octave after the first
 _MIN_NOISES = 256  # noises that take hardly longer than one
 
@@ -60,14 +59,14 @@ class Largest(NamedTuple):
     scores: Iterator[Real]
 
 
-def noisy_ranks(histogram: Histogram, scale: Fraction, noise: str, k: int, draw: Draw, lane: int = 0) -> Largest:
+def noisy_ranks(histogram: Histogram, scale: Fraction, noise: str, k: int, draw: Draw) -> Largest:
     """The k largest count + scale * noise, in decreasing order of that, exactly. Their scores are in units of scale.
 
     Args:
         scale: the noise's scale in counts (for the Gaussian: its standard deviation).
         noise: a name in NOISES.
         k: 1 <= k <= the number of items.
-        draw, lane: where the noise comes from; use a lane of its own for every call on one draw.
+        draw: its lanes 0 to 63 are used, so it serves one call.
 
     Cost: a few times k noises and the counts of as many ranks, whatever the counts are.
     """
@@ -85,7 +84,7 @@ def noisy_ranks(histogram: Histogram, scale: Fraction, noise: str, k: int, draw:
         cuts = even_cuts(scale / 4, 4 * (isqrt(2 * digits) + 4), least)
     else:
         cuts = even_cuts(scale / 2, 2 * (digits + 8), least)
-    return largest_ranks(histogram, Blocks.of(histogram, k, cuts, rounded=True), levels, k, draw, lane)
+    return largest_ranks(histogram, Blocks.of(histogram, k, cuts, rounded=True), levels, k, draw)
 
 
 def _error(a: Floats) -> Floats:
@@ -162,13 +161,12 @@ def _pieces() -> list[tuple[float, float, Floats]]:
     return pieces
 
 
-def largest_ranks(histogram: Histogram, blocks: Blocks, levels: Levels, k: int, draw: Draw, lane: int = 0) -> Largest:
+def largest_ranks(histogram: Histogram, blocks: Blocks, levels: Levels, k: int, draw: Draw) -> Largest:
     """The k largest scores, in decreasing order of these, exactly.
 
-    Cost: O(k + number of blocks) noises, and the counts of about k ranks. Use a lane of its own for every call on one
-    draw.
+    Cost: O(k + number of blocks) noises, and the counts of about k ranks. A draw serves one call, by its lanes 0 to 63.
     """
-    descents = _Descents(histogram, blocks, levels, k, draw, lane * _LANES)
+    descents = _Descents(histogram, blocks, levels, k, draw)
     descents.read()
     return descents.winners()
 
@@ -240,7 +238,6 @@ class _Descents:
     levels: Levels
     k: int
     draw: Draw
-    lane: int
     met: list[_Met] = field(default_factory=list)
     cut: float = -np.inf
     _sums: dict[tuple[int, int], list[arb]] = field(default_factory=dict, init=False, repr=False)
@@ -280,7 +277,7 @@ class _Descents:
         # Counts 9, 4, 4, 3 and k = 1, in the blocks {9} and {4, 4, 3} with the bound 8: the 9 has one noise, the block
         # three, of which the largest comes from E / 3. If 8 and that one are less than 9 and its noise, the 9 is the
         # answer, whoever of the three it was; if not, a uniform one of the three has it, and the next one is read.
-        self._shuffles = Shuffles(self.blocks.sizes, self.draw, self.lane + _SHUFFLES)
+        self._shuffles = Shuffles(self.blocks.sizes, self.draw)
         while len(readings.places):
             high = self._read(readings, self._octaves(readings, least))
             if readings.turns >= least:
@@ -303,8 +300,7 @@ class _Descents:
         places, first = readings.places, _octave(readings.turns)
         octaves = [(octave, *_span(octave)) for octave in range(first, first + number)]
         parts = [
-            self._exponentials(self.draw.grid(self.lane + octave, places, width), places, start)
-            for octave, start, width in octaves
+            self._exponentials(self.draw.grid(octave, places, width), places, start) for octave, start, width in octaves
         ]
         exponentials = parts[0] if number == 1 else np.concatenate(parts, axis=1)
         turns = readings.turns + np.arange(exponentials.shape[1])
@@ -361,7 +357,7 @@ class _Descents:
     def _exponential(self, place: int, turn: int) -> Real:
         octave = _octave(turn)
         first, width = _span(octave)
-        return exponential_real(self.draw, self.lane + octave, place * width + turn - first)
+        return exponential_real(self.draw, octave, place * width + turn - first)
 
     def _raise_cut(self) -> None:
         """The k-th largest score met is at least the cut; fewer than k have none."""
@@ -397,11 +393,11 @@ class Shuffles:
 
     Args:
         sizes: shape (n,), at least 1.
-        draw, lane: where the bits come from: lanes from this one on, as many as `numbers` is called with octaves.
+        draw: where the bits come from: octave t has those of lane 32 + t.
     """
 
-    def __init__(self, sizes: Indices, draw: Draw, lane: int) -> None:
-        self._sizes, self._draw, self._lane = sizes, draw, lane
+    def __init__(self, sizes: Indices, draw: Draw) -> None:
+        self._sizes, self._draw = sizes, draw
         self._places: list[Indices] = []  # by octave, as the partners are
         self._partners: list[Indices] = []
 
@@ -425,12 +421,12 @@ class Shuffles:
     def _below(self, octave: int, places: Indices, turns: Indices) -> Indices:
         """turn + an exactly uniform number below size - turn."""
         left = np.maximum(self._sizes[places][:, None] - turns, 1)
-        numbers, rejected = below(self._draw.grid(self._lane + octave, places, len(turns)), left)
+        numbers, rejected = below(self._draw.grid(_SHUFFLES + octave, places, len(turns)), left)
         level = 0
         while rejected.any():
             level += 1
             for row, column in zip(*np.nonzero(rejected), strict=True):
-                word = self._draw.words(self._lane + octave, int(places[row]) * len(turns) + int(column), 1, level)
+                word = self._draw.words(_SHUFFLES + octave, int(places[row]) * len(turns) + int(column), 1, level)
                 number, again = below(word, left[row, column : column + 1])
                 numbers[row, column], rejected[row, column] = number[0], again[0]
         return numbers + turns

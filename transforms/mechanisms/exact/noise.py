@@ -160,9 +160,9 @@ def standard_noise(size: int, noise: str, draw: Draw, lane: int = 0) -> Floats:
     return out
 
 
-def noise_at(items: Indices, noise: str, draw: Draw, lane: int = 0) -> Floats:
+def noise_at(items: Indices, noise: str, draw: Draw) -> Floats:
     """Standard noise of some items, rising, as `standard_noise` has it; same shape."""
-    return _in_floats(draw.grid(lane, items, NOISES[noise].words), items, noise, draw, lane)
+    return _in_floats(draw.grid(0, items, NOISES[noise].words), items, noise, draw, 0)
 
 
 def _in_floats(words: NDArray[np.uint64], items: range | Indices, noise: str, draw: Draw, lane: int) -> Floats:

@@ -118,12 +118,6 @@ def test_the_number_of_octaves_read_at_once_changes_no_answer(noise: str, monkey
         assert answers() == before
 
 
-def test_lanes_of_one_draw_have_independent_noise() -> None:
-    draw = RandomBits.keyed(b"lanes").draw()
-    first, second = (noisy_ranks(CROWDED, Fraction(1000), "gumbel", 30, draw, lane).ranks.tolist() for lane in (0, 1))
-    assert first != second
-
-
 def test_ties_that_floats_leave_open_cost_no_more_than_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """With all of one count and k = d, some scores of deep turns always are too close for floats. Summing each of them
     anew took time quadratic in k: 90 s at 50,000, and no end at 100,000.
@@ -203,7 +197,7 @@ def test_every_order_of_a_block_is_as_likely() -> None:
     """Two blocks side by side: their orders, and that they know nothing of each other."""
     bits, seen = RandomBits.keyed(b"orders"), Counter()
     for _ in range(4000):
-        shuffles = Shuffles(np.array([3, 1, 2]), bits.draw(), 5)
+        shuffles = Shuffles(np.array([3, 1, 2]), bits.draw())
         rows = [shuffles.numbers(np.array([0, 2]), [(octave, OCTAVES[octave])]) for octave in (0, 1)]
         whole = np.concatenate(rows, axis=1)
         seen[tuple(whole[0, :3].tolist()), tuple(whole[1, :2].tolist())] += 1
@@ -213,7 +207,7 @@ def test_every_order_of_a_block_is_as_likely() -> None:
 
 def test_a_block_read_to_its_end_gives_each_item_once() -> None:
     sizes = np.array([57, 40, 57, 2**40, 9])
-    shuffles = Shuffles(sizes, RandomBits.keyed(b"end").draw(), 0)
+    shuffles = Shuffles(sizes, RandomBits.keyed(b"end").draw())
     rows = [shuffles.numbers(np.arange(5), [octave]) for octave in enumerate(OCTAVES)]
     for size, numbers in zip(sizes.tolist(), np.concatenate(rows, axis=1).tolist(), strict=True):
         numbers = numbers[:size]
@@ -223,7 +217,7 @@ def test_a_block_read_to_its_end_gives_each_item_once() -> None:
 
 def test_octaves_read_at_once_give_what_they_give_one_by_one() -> None:
     sizes, octaves = np.array([57, 30, 10**6]), list(enumerate(OCTAVES))
-    alone, together = (Shuffles(sizes, RandomBits.keyed(b"once").draw(), 0) for _ in range(2))
+    alone, together = (Shuffles(sizes, RandomBits.keyed(b"once").draw()) for _ in range(2))
     rows = [alone.numbers(np.arange(3), [octave]) for octave in octaves]
     some = [together.numbers(np.arange(3), octaves[:3]), together.numbers(np.arange(3), octaves[3:])]
     assert np.concatenate(rows, axis=1).tolist() == np.concatenate(some, axis=1).tolist()
@@ -231,7 +225,7 @@ def test_octaves_read_at_once_give_what_they_give_one_by_one() -> None:
 
 def test_a_block_reads_the_same_numbers_alone_and_among_others() -> None:
     sizes = np.array([30, 8, 500])
-    alone, together = (Shuffles(sizes, RandomBits.keyed(b"apart").draw(), 0) for _ in range(2))
+    alone, together = (Shuffles(sizes, RandomBits.keyed(b"apart").draw()) for _ in range(2))
     for octave in range(2):
         expected = together.numbers(np.arange(3), [(octave, OCTAVES[octave])])[2]
         assert alone.numbers(np.array([2]), [(octave, OCTAVES[octave])])[0].tolist() == expected.tolist()

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-ROOMS = tuple(sorted(path.name for path in (ROOT / "src" / "private_topk").iterdir() if path.is_symlink()))
+from tests.house import ROOMS, ROOT
+
 MODULES = ["private_topk", "private_topk.__main__"] + sorted(
     "private_topk." + ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     for room in ROOMS

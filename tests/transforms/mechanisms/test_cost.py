@@ -23,7 +23,6 @@ from private_topk.transforms.mechanisms import (
     Joint,
     JointSet,
     Laplace,
-    LimitDomain,
     Mechanism,
     Oneshot,
     Peeling,
@@ -78,11 +77,6 @@ STATED = [
     (Peeling(2.0), 10, Cost(TWO, rho=Fraction(4, 80), bounded_range=Fraction(19, 5))),
     (Oneshot(2.0, "gumbel"), 10, Peeling(2.0).cost(10)),
     (PnfPeeling(2.0), 10, Cost(TWO, rho=10 * rho_of_pure(Fraction(1, 5)))),
-    (
-        LimitDomain(1.0, 1e-100),
-        5,
-        Cost(Fraction(1), Fraction(1e-100), Fraction(5, 200), zcdp_delta=Fraction(1e-100) / 2),
-    ),
     *(
         (kind(2.0, neighbours=relation), 5, Cost.exponential(TWO))
         for kind in (Joint, FastJoint, JointSet, Canonical)

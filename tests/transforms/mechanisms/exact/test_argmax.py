@@ -190,7 +190,7 @@ def test_extreme_noise_scales_give_a_valid_answer() -> None:
         assert scale > 1 or answer[:3].tolist() == [0, 1, 2]
 
 
-OCTAVES = [np.arange(1), np.arange(1, 9), np.arange(9, 25), np.arange(25, 57)]
+OCTAVES = [np.arange(1), np.arange(1, 9)]
 
 
 def test_every_order_of_a_block_is_as_likely() -> None:
@@ -203,24 +203,6 @@ def test_every_order_of_a_block_is_as_likely() -> None:
         seen[tuple(whole[0, :3].tolist()), tuple(whole[1, :2].tolist())] += 1
     orders = [(a, b) for a in permutations(range(3)) for b in permutations(range(2))]
     assert_follows(seen, {order: Fraction(1, 12) for order in orders}, 0.1)
-
-
-def test_a_block_read_to_its_end_gives_each_item_once() -> None:
-    sizes = np.array([57, 40, 57, 2**40, 9])
-    shuffles = Shuffles(sizes, RandomBits.keyed(b"end").draw())
-    rows = [shuffles.numbers(np.arange(5), [octave]) for octave in enumerate(OCTAVES)]
-    for size, numbers in zip(sizes.tolist(), np.concatenate(rows, axis=1).tolist(), strict=True):
-        numbers = numbers[:size]
-        assert len(set(numbers)) == len(numbers) and 0 <= min(numbers) and max(numbers) < size
-        assert size > 57 or sorted(numbers) == list(range(size))
-
-
-def test_octaves_read_at_once_give_what_they_give_one_by_one() -> None:
-    sizes, octaves = np.array([57, 30, 10**6]), list(enumerate(OCTAVES))
-    alone, together = (Shuffles(sizes, RandomBits.keyed(b"once").draw()) for _ in range(2))
-    rows = [alone.numbers(np.arange(3), [octave]) for octave in octaves]
-    some = [together.numbers(np.arange(3), octaves[:3]), together.numbers(np.arange(3), octaves[3:])]
-    assert np.concatenate(rows, axis=1).tolist() == np.concatenate(some, axis=1).tolist()
 
 
 def test_a_block_reads_the_same_numbers_alone_and_among_others() -> None:

@@ -20,7 +20,6 @@ from private_topk.transforms.mechanisms.exact.noise import (
     QUERY_LANE,
     above_bottom,
     certified_top,
-    exponential_real,
     first_crossing,
     gamma_real,
     log_threshold,
@@ -106,16 +105,6 @@ def test_large_counts_lose_no_digit() -> None:
     for seed in range(20):
         draw = RandomBits.keyed(bytes([seed])).draw()
         assert noisy_top(counts, Fraction(1, 1000), "laplace", 5, draw).tolist() == [1, 3, 2, 0, 4]
-
-
-def test_the_largest_of_m_noises_comes_from_one_exponential() -> None:
-    """exp(-A / m) is the largest of m uniforms: the recipe of `exponential_real`, against the law F**m."""
-    draw, m = RandomBits.keyed(b"largest").draw(), 7
-    with precision(96):
-        sample = [
-            float(NOISES["gumbel"].quantile(-(-exponential_real(draw, 0, i)() / m).expm1()).mid()) for i in range(4000)
-        ]
-    assert kstest(sample, lambda x: NOISE_LAWS["gumbel"].cdf(x) ** m).pvalue > 1e-6
 
 
 @pytest.mark.parametrize("shape", [1, 2, 7, 1000, 10**8])

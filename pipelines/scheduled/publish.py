@@ -228,10 +228,8 @@ class ScheduledReport(Publications):
         options = self.options(0)
         waits = "success_file" in options or all("expect_rows_at_least" in each for each in inputs_of(options))
         if not (self.watches or waits):
-            yield (
-                "input",
-                "published as it is when a call comes: source.success_file would wait until all of it is there",
-            )
+            told = "published as it is when a call comes: source.success_file would wait until all of it is there, "
+            yield "input", f"{told}source.expect_rows_at_least for so many rows that can be ranked"
         yield from self.lacking()
         with self.pointing():
             published = tuple(self._published())

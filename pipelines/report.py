@@ -351,7 +351,8 @@ class Report:
 
 
 def _too_few(least: int | None, where: str = "") -> InvalidArgument:
-    remedy = "nothing was done; call it again once more have come; --dry-run --show-dropped-rows tells an operator more"
+    remedy = "nothing was done; call it again if rows are still to come; if those that came cannot be ranked, "
+    remedy += "--dry-run --show-dropped-rows tells an operator why"
     return InputNotReady("expect_rows_at_least", f"{least}: fewer rows{where} would count", remedy)
 
 

@@ -115,7 +115,9 @@ def build(
 
 
 def check(report: Report, launch: Launch) -> None:
-    """Check the places of a report, and that the runner can run it. Raises InvalidArgument; changes nothing."""
+    """Check the places of a report, and that the runner can run it, but not how many rows there are. Raises
+    InvalidArgument; changes nothing.
+    """
     question = report.question
     if not launch.remote:
         check_key(question.release.key, launch.runner, launch.options)
@@ -148,7 +150,6 @@ def check(report: Report, launch: Launch) -> None:
             report.source.check_record(record)
     if launch.holding_tasks:
         launch.check_size(report.source.stored_bytes())
-    report.check_rows()
     if launch.remote:
         _check_remote(report)
     elif launch.options.view_as(PortableOptions).environment_type not in _BESIDE:
@@ -181,6 +182,7 @@ def run(
             bad input: its refusal is the cause.
     """
     check(report, launch)
+    report.check_rows()
     once_checked()
     series = in_series() or report.manifest
     files = report.sink.files(report.windows)

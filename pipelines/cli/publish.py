@@ -147,7 +147,7 @@ def tell_operator(done: Done, arguments: Namespace) -> None:
 def tell_dry_run(
     arguments: Namespace, report: Report, facts: Sequence[tuple[str, str]], done: bool = False
 ) -> dict[str, object]:
-    """Print what a run would do, and statistics of its rows for the operator. Raises InvalidArgument as the run would.
+    """Print what a run would do, and statistics of its rows for the operator. Raises InvalidArgument for too few rows.
 
     Returns the same as a document, which with `--json` the caller prints; with `--sign-off` it prints the sheet alone.
 
@@ -163,6 +163,8 @@ def tell_dry_run(
     if arguments.show_dropped_rows:
         lines = data_quality_of(report).lines(bool(arguments.exact_counters))
         print("\n".join(map(printable, lines)), file=sys.stderr)
+    if not done:
+        report.check_rows()  # which the look explains
     if in_lines:
         print("published before: nothing to do" if done else READY)
     return {"ready": True, **dict(facts)}

@@ -89,13 +89,19 @@ MENU = "item\ntea\ncaf\u00e9\nStra\u00dfe\n"
 
 
 def cleaned(
-    folder: Path, files: Mapping[str, bytes], *inputs: str, names: str = ""
+    folder: Path, files: Mapping[str, bytes], *inputs: str, names: str = "", known: float = 0
 ) -> subprocess.CompletedProcess[str]:
     """The page, run over such files: CSV of DE in Latin-1 if nothing else is said."""
     only = f"INPUTS = [({'), ('.join(inputs or [LATIN])})]"
     script = re.sub(r"^INPUTS = \[\n.*?^\]$", lambda _: only, script_of(), flags=re.M | re.S)
-    script = script.replace("TITLES = 400", "TITLES = 3").replace('"time", "agent"]', f'"time", "agent"{names}]')
+    for old, new in (
+        ("TITLES = 400", "TITLES = 3"),
+        ("KNOWN = 0.2", f"KNOWN = {known}"),
+        ('"agent"]', f'"agent"{names}]'),
+    ):
+        script = script.replace(old, new, 1)
     for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(content)
     if "menu.csv" not in files:
         (folder / "menu.csv").write_text(MENU, "utf-8")
@@ -108,9 +114,8 @@ def rows_of(*rows: str) -> bytes:
 
 
 UTF8 = HEADER + "u1,Caf\u00e9,2026-01-05,m\nu2,Caf\u00e9,2026-01-05,m\nu3,tea,2026-01-05,m\n".encode()
-NONE, FEW = (f"{rows} of use (the lines above tell why)" for rows in ("no row is", "fewer than half of the rows are"))
+NONE, FEW = "no row is of use", "fewer than half of the rows are of use"
 OF_NO_USE = {
-    "an empty row": (HEADER + b",,,\n", NONE),
     "the week before": (rows_of("ana,tea,2026-01-04"), NONE),
     "unreadable lines": (rows_of("ana,tea,2026-01-05", 'ana,"tea,2026-01-05', 'bo,"tea,2026-01-05'), FEW),
     "no times": (rows_of("ana,tea,2026-01-05", "ana,tea,soon", "ana,tea,late"), FEW),
@@ -133,7 +138,7 @@ def test_nothing_is_written_where_an_input_is_of_no_use(tmp_path: Path, content:
     (tmp_path / "plays/2026-01-05").mkdir(parents=True)
     (tmp_path / "plays/2026-01-05/_SUCCESS").touch()
     done = cleaned(tmp_path, {**WEEKS, "de-2026-01-05-more": content})
-    told = f"nothing is written, as de-2026-01-05-more: {why}: if another file has its "
+    told = f"nothing is written, as de-2026-01-05-more: {why}: the lines above tell why; if another file has its "
     told += "rows, move it away; else have it sent again, or correct its line in INPUTS\n"
     assert done.returncode == 1 and done.stderr == told, done
     assert not list(tmp_path.rglob("*.parquet")) and list(tmp_path.rglob("_SUCCESS"))
@@ -166,7 +171,7 @@ def test_nothing_is_written_if_a_file_is_of_another_country(tmp_path: Path) -> N
 
 
 def test_nothing_is_written_if_two_files_are_swapped(tmp_path: Path) -> None:
-    """Though most users are new. Half of the others may be abroad, or all of a country without files beside."""
+    """Though most users are new. All may be abroad of a country without files beside."""
     inputs = (LATIN, LATIN.replace('"DE", "de', '"FR", "fr'))
     users = {"de": ["ana", "bo"], "fr": ["cy", "di"]}
 
@@ -177,16 +182,43 @@ def test_nothing_is_written_if_two_files_are_swapped(tmp_path: Path) -> None:
     files = {f"{each}-{day}": of(each, day) for each in users for day in ("2025-12-29", "2026-01-12")}
     mine = {f"{each}-2026-01-05": of(each, "2026-01-05") for each in users}
     swapped = dict(zip(mine, reversed(mine.values()), strict=True))
-    done = cleaned(tmp_path, files | swapped, *inputs)
-    why = "the weeks beside know most of its users from another country"
-    assert done.returncode == 1 and f"as de-2026-01-05: {why}; fr-2026-01-05: {why}: if" in done.stderr, done
+    done = cleaned(tmp_path, files | swapped, *inputs, known=0.2)
+    why = "too few of its rows are by users of a week beside"
+    assert done.returncode == 1 and f"as de-2026-01-05: {why}; fr-2026-01-05: {why}: the" in done.stderr, done
     assert not list(tmp_path.rglob("_SUCCESS"))
-    half = {"fr-2026-01-05": rows_of("ana,tea,2026-01-06", "cy,tea,2026-01-06")}
-    done = cleaned(tmp_path, files | mine | half, *inputs)
-    assert done.returncode == 0 and not done.stderr, done
     new = inputs[1].replace('"FR", "fr', '"IE", "ie')
-    done = cleaned(tmp_path, files | mine | {"ie-2026-01-05": rows_of("ana,tea,2026-01-07")}, *inputs, new)
+    mine["ie-2026-01-05"] = rows_of("ana,tea,2026-01-07")
+    done = cleaned(tmp_path, files | mine, *inputs, new, known=0.2)
     assert done.returncode == 0 and not done.stderr, done
+    for told in ("de-2026-01-05', 0.286, 0.286", "ie-2026-01-05', None, None"):
+        assert f"\nrows by users of the weeks beside: ('{told})\n" in done.stdout, done
+
+
+@pytest.mark.parametrize(("before", "after", "refused"), [(1, 1, 0), (0, 1, 1), (1, 0, 1), (0, None, 1), (None, 1, 0)])
+def test_nothing_is_written_if_the_ids_of_a_file_are_others(
+    tmp_path: Path, before: int | None, after: int | None, refused: int
+) -> None:
+    """Also if they stay so from then on. A country may begin, and bots need not be known."""
+    files = {
+        "de-2026-01-05": rows_of(*(f"u{user},tea,2026-01-05" for user in range(5))) + b"x,tea,2026-01-05,bot\n" * 9
+    }
+    for day, known in (("2025-12-29", before), ("2026-01-12", after)):
+        if known is not None:
+            files[f"de-{day}"] = rows_of(*(f"{'u' if user < known else 'v'}{user},tea,{day}" for user in range(9)))
+    done = cleaned(tmp_path, files, known=0.2)
+    why = "nothing is written, as de-2026-01-05: too few of its rows are by users of a week beside: the lines"
+    assert done.returncode == refused and done.stderr.startswith(why * refused), done
+
+
+def test_nothing_is_written_if_no_line_reads_a_file_of_the_week(tmp_path: Path) -> None:
+    """Those of other weeks may lie there."""
+    line = LATIN.replace("de-{}*", "raw/de-{}*.csv")
+    files = {"raw/de-2026-01-05.csv": TEA, "raw/fr-2025-12-29.csv": TEA}
+    assert cleaned(tmp_path, files, line).returncode == 0
+    shutil.rmtree(tmp_path / "plays")
+    done = cleaned(tmp_path, {"raw/de-2026-01-05-2.csv.gz": gzip.compress(TEA), "raw/2026-01-05.md5": b""}, line)
+    told = "nothing is written, as no line of INPUTS reads raw/2026-01-05.md5, raw/de-2026-01-05-2.csv.gz\n"
+    assert done.returncode == 1 and done.stderr == told and not list(tmp_path.rglob("_SUCCESS")), done
 
 
 @pytest.mark.parametrize(
@@ -268,7 +300,7 @@ def test_letters_that_look_alike_are_one(page: dict[str, Any]) -> None:
 
 
 def test_turkish_letters_that_capitals_do_not_tell_apart() -> None:
-    edit = re.search(r"`(\.str\.replace_all\(.*?\))`, which", (ROOT / "docs/cleaning.md").read_text("utf-8"))
+    edit = re.search(r"`ITEM` with `(\.str\.replace_all\(.*?\))`", (ROOT / "docs/cleaning.md").read_text("utf-8"))
     assert edit
     items = ["\u0131l\u0131k", "ILIK", "ilik", "\u0130L\u0130K", "i\u0307l\u0131k"]
     for end, spellings in (("", 4), (edit[1], 1)):
@@ -299,6 +331,10 @@ UNREAD = [
     ("mac.csv", TEA.replace(b"\n", b"\r"), LATIN, "new-line character"),
     ("failed.csv", b"", LATIN, "no row has: user, item, time, agent; "),
     ("header.csv", HEADER, LATIN, "no row has: user, item, time, agent; "),
+    ("row.csv", HEADER + b",,,\n", LATIN, "no row has: user, item, time, agent; "),
+    ("empty.csv", HEADER + b"ana,tea,2026-01-05,\nbo,tea,2026-01-05, \n", LATIN, "no row has: agent; "),
+    ("empty.jsonl", b'{"user": "ana", "item": "tea", "time": "2026-01-05", "agent": ""}', LATIN, "no row has: agent; "),
+    ("blank.polars", HEADER + b"ana,tea,2026-01-05, \n", POLARS, "no row has: agent; "),
     ("agents.csv", NO_AGENTS, LATIN, "no row has: agent; "),
     ("agents.jsonl", b'{"user": "ana", "item": "tea", "time": "2026-01-05", "ua": "m"}', LATIN, "no row has: agent; "),
     ("failed.polars", b"", POLARS, "NoDataError; "),
@@ -329,8 +365,12 @@ def test_a_file_that_cannot_be_read_is_named_with_the_remedy(
     done = cleaned(tmp_path, {f"de-2026-01-05-{name}": content}, reader)
     told = f"nothing is written, as de-2026-01-05-{name} cannot be used: {why}"
     assert done.returncode == 1 and done.stderr.startswith(told) and not list(tmp_path.rglob("_SUCCESS")), done
-    assert done.stderr.endswith("; read it by from_lines if a quote or an encoding stops polars\n")
-    assert done.stderr.count("\n") == 1 and "tea" not in done.stderr and "move it away if it is empty" in done.stderr
+    assert done.stderr.endswith("; read it by from_lines if polars stops\n")
+    assert (
+        done.stderr.count("\n") == 1
+        and "tea" not in done.stderr
+        and "move it away if empty; have it sent again if cut" in done.stderr
+    )
 
 
 def test_amounts_with_decimal_commas(tmp_path: Path) -> None:

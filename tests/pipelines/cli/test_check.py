@@ -518,4 +518,16 @@ class TestRowsExpected:
     def test_rows_outside_the_period_or_the_list_do_not_count(self, folder: Path, other: dict[str, Any]) -> None:
         write(folder / "rows.parquet", rows_of(**other))
         done = command("run", "--input", "rows.parquet", *ASKED, "--expect-rows-at-least", 1)
-        assert done.status == 3 and "nothing was done; call it again once more have come" in done.err
+        told = "nothing was done; call it again if rows are still to come; if those that came cannot be ranked, --dry"
+        assert done.status == 3 and told in done.err
+
+    @pytest.mark.parametrize("json", [[], ["--json"]])
+    def test_an_operator_is_shown_first_why_rows_do_not_count(self, folder: Path, json: list[str]) -> None:
+        """By the very command that the refusal names."""
+        write(folder / "rows.parquet", rows_of(time=lambda time: time * 1000))
+        asked = ["run", "--input", "rows.parquet", *ASKED, "--expect-rows-at-least", 1, "--dry-run", *json]
+        done = command(*asked, "--show-dropped-rows")
+        look, _, refusal = done.err.partition("--expect-rows-at-least 1: fewer rows would count: nothing was done")
+        assert done.status == 3 and "the times look like milliseconds" in look and refusal, done
+        assert "ready" not in done.out and bool(done.out) is not bool(json), done
+        assert command(*asked).status == 3

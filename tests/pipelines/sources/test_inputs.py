@@ -509,7 +509,10 @@ def test_an_input_of_few_rows_is_refused_though_others_have_many(
     assert bool(list(tmp_path.glob("out/*"))) == (not line), done.err
     if line:
         told = f"{de}: fewer rows of de.csv would count" if line == 5 else f"{every}: fewer rows would count"
-        assert done.status == 3 and f":{line}: source.expect_rows_at_least {told}: nothing was" in done.err, done.err
+        told = f":{line}: source.expect_rows_at_least {told}: nothing was"
+        assert done.status == 3 and told in done.err, done.err
+        done = command("report", "eight.yaml", "--window-end", "2026-01-12", "--dry-run", "--show-dropped-rows")
+        assert done.status == 3 and told in done.err.partition("  in the input: ")[2], done
     assert ("published as it is when a call comes" in command("report", "eight.yaml", "--dry-run").out) == (not every)
 
 

@@ -138,8 +138,8 @@ def test_nothing_is_written_where_an_input_is_of_no_use(tmp_path: Path, content:
     (tmp_path / "plays/2026-01-05").mkdir(parents=True)
     (tmp_path / "plays/2026-01-05/_SUCCESS").touch()
     done = cleaned(tmp_path, {**WEEKS, "de-2026-01-05-more": content})
-    told = f"nothing is written, as de-2026-01-05-more: {why}: the lines above tell why; if another file has its "
-    told += "rows, move it away; else have it sent again, or correct its line in INPUTS\n"
+    told = f"nothing is written, as de-2026-01-05-more: {why}: the lines above tell why; move it away if another "
+    told += "has its rows, have it sent again, or correct INPUTS\n"
     assert done.returncode == 1 and done.stderr == told, done
     assert not list(tmp_path.rglob("*.parquet")) and list(tmp_path.rglob("_SUCCESS"))
 
@@ -217,7 +217,8 @@ def test_nothing_is_written_if_no_line_reads_a_file_of_the_week(tmp_path: Path) 
     assert cleaned(tmp_path, files, line).returncode == 0
     shutil.rmtree(tmp_path / "plays")
     done = cleaned(tmp_path, {"raw/de-2026-01-05-2.csv.gz": gzip.compress(TEA), "raw/2026-01-05.md5": b""}, line)
-    told = "nothing is written, as no line of INPUTS reads raw/2026-01-05.md5, raw/de-2026-01-05-2.csv.gz\n"
+    told = "nothing is written, as no line of INPUTS reads raw/2026-01-05.md5, raw/de-2026-01-05-2.csv.gz: "
+    told += "add one, or move it\n"
     assert done.returncode == 1 and done.stderr == told and not list(tmp_path.rglob("_SUCCESS")), done
 
 

@@ -321,7 +321,7 @@ class Ledger:
                 except InvalidArgument as error:
                     if before:
                         on_top = f"{request.release_id} was asked on top of {', '.join(before)}"
-                        rule = f"{error.rule}; {verbatim(on_top)}, for which nothing was charged either"
+                        rule = f"{error.rule}; {verbatim(on_top)}: nothing was charged now"
                         error = type(error)(error.field, rule, error.remedy, error.final)
                     if error.field:
                         raise error from None
@@ -659,7 +659,7 @@ def _own(connection: Connection, books: Books, dataset: str, unit: str) -> Budge
             f"must be {' or '.join(sorted(found))}, as in the budget of dataset {dataset}{''.join(charged)}, got {unit}"
         )
         remedy = " or ".join(f'unit="{held}"' for held in sorted(found))
-        raise NoBudget("privacy_unit", verbatim(rule), f"give Request.of {remedy}, or {_OPEN}")
+        raise NoBudget("privacy_unit", verbatim(rule), f"{_OPEN}, or give Request.of {remedy}")
     return found[unit]
 
 

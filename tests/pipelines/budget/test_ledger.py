@@ -69,10 +69,10 @@ def test_several_are_charged_together_or_not_at_all(url: str) -> None:
     ledger = Ledger(url)
     ledger.create(budget("1"))
     first, second, third = (request(report, 0.375) for report in "abc")
-    on_top = "c was asked on top of a, b, for which nothing was charged either"
+    on_top = "c was asked on top of a, b: nothing was charged now"
     with refused("", "0 spent + 1.125 asked = 1.125, over 1", "a pure release of epsilon 1:", on_top):
         ledger.charge_all([first, second, third])
-    with refused("", "0 spent + 3.5 asked = 3.5, over 1", "d was asked on top of b, c, for"):  # c is over already
+    with refused("", "0 spent + 3.5 asked = 3.5, over 1", "d was asked on top of b, c: nothing"):  # c is over already
         ledger.charge_all([second, request("c", 3), request("d", 0.125)])
     for same in (first, request("a", 0.25), request("a", key_id="k2")):
         with refused("release_id", "a is that of two requests"):
@@ -286,7 +286,7 @@ def test_a_missing_table_dataset_or_unit_is_named(url: str) -> None:
         with refused("dataset", "songs has no budget in this ledger, which knows plays"):
             ask(request("a", dataset="songs"))
         rule = "must be user-window, as in the budget of dataset plays, got user: "
-        with refused("privacy_unit", rule, 'give Request.of unit="user-window", or open one with `private-topk budget'):
+        with refused("privacy_unit", rule, 'open one with `private-topk budget create`, or give Request.of'):
             ask(request("a", unit="user"))
     assert ledger.read().charges == []
 

@@ -98,8 +98,12 @@ def _otherwise(published: Manifest, privacy: PrivacyFacts) -> Iterator[str]:
         yield "its bounds and the delta of a shared hash"
     cost, paid = _cost_of(drawn), cost_of_a_window(published)
     names = ("epsilon", "delta", *(("rho", "zcdp_delta") if published.zcdp_of_a_window else ()))
-    if any(getattr(cost, name) > ROUNDED * getattr(paid, name) for name in names):
+    if paid.gdp > cost.gdp or any(getattr(cost, name) > ROUNDED * getattr(paid, name) for name in names):
         yield "its epsilons, its rho and what it is drawn with"
+    if privacy.accounting == "bounded-range":
+        ranged = None if drawn.publish_counts else mechanism.cost(drawn.max_items).bounded_range
+        if ranged is None or not covers(published, ranged):
+            yield "its total, its accounting and what it is drawn with"
     if not all(_has_its_noise(each, drawn, published) for each in published.windows):
         yield "the noise of its counts and their budget"
 

@@ -24,7 +24,12 @@ from private_topk.pipelines.budget.sharing import over_windows
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.release.manifest import BudgetFacts, Manifest, PrivacyFacts, Publication, SeriesFacts, Zcdp
 from private_topk.transforms.mechanisms.cost import Cost
-from private_topk.transforms.mechanisms.exact.accounting import at_most, epsilon_within, gaussian_epsilon
+from private_topk.transforms.mechanisms.exact.accounting import (
+    at_most,
+    bounded_range_epsilon,
+    epsilon_within,
+    gaussian_epsilon,
+)
 from private_topk.transforms.release import series_name
 from private_topk.transforms.stated import number, some, stated
 
@@ -387,16 +392,27 @@ def _covered(manifest: Manifest) -> int:
     return declared.windows_of_a_user or declared.windows or 1
 
 
-def covers(manifest: Manifest) -> bool:
-    """Whether a declared total is no less than its windows come to, as its accounting adds up their costs."""
+def covers(manifest: Manifest, ranged: Fraction | None = None) -> bool:
+    """Whether a declared total is no less than its windows come to, as its accounting adds up their costs.
+
+    Args:
+        ranged: the bounded range of a ranking; None if only its epsilon is known, which is no more.
+    """
     declared, spent = _declared(manifest), _covered(manifest) * cost_of_a_window(manifest)
     epsilon, delta = ROUNDED * _decimal(declared.epsilon), ROUNDED * _decimal(declared.delta)
-    if declared.accounting == "optimal":
-        draws = _covered(manifest) * (declared.rankings_of_a_user_in_a_window or 1)
+    draws, accounting = _covered(manifest) * (declared.rankings_of_a_user_in_a_window or 1), declared.accounting
+    if declared.windows is None:
+        return True
+    if accounting == "optimal":
         return _is_optimal(draws, spent.epsilon / draws, epsilon, delta - spent.delta)
-    if declared.accounting not in BY_RHO:
-        return declared.accounting != "basic" or (spent.epsilon <= epsilon and spent.delta <= delta)
-    within = gaussian_epsilon if declared.accounting == "gaussian" else epsilon_within
+    if accounting == "bounded-range":
+        rest = delta - spent.delta
+        return rest > 0 and at_most(bounded_range_epsilon(draws, ranged or spent.epsilon / draws, rest), epsilon)
+    if accounting not in BY_RHO:
+        return spent.epsilon <= epsilon and spent.delta <= delta
+    if accounting == "gaussian" and not spent.gdp:
+        return False
+    within = gaussian_epsilon if accounting == "gaussian" else epsilon_within
     return spent.zcdp_delta < delta and within(spent.rho, delta - spent.zcdp_delta) <= epsilon
 
 

@@ -19,7 +19,7 @@ import yaml
 
 from private_topk import Period, UnknownDomain
 from private_topk.pipelines.budget.accounting import Budget
-from private_topk.pipelines.budget.composition import UNITS
+from private_topk.pipelines.budget.composition import ACCOUNTINGS, UNITS
 from private_topk.pipelines.budget.sharing import cost_of, over_windows
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.question import Question, asked_by
@@ -407,6 +407,12 @@ def test_a_manifest_that_states_less_than_its_draw_costs_contradicts_itself(mech
         with pytest.raises(InvalidArgument, match="manifest contradicts itself"):
             check_agrees(less, "manifest")
         found += 1
+        assert manifest.privacy
+        half = msgspec.structs.replace(manifest.privacy, epsilon=manifest.privacy.epsilon / 2)
+        for accounting in (*ACCOUNTINGS, "another", None) if half.windows else ():  # the tightest was taken
+            edited = msgspec.structs.replace(half, accounting=accounting)
+            with pytest.raises(InvalidArgument, match="manifest contradicts itself"):
+                check_agrees(msgspec.structs.replace(manifest, privacy=edited), "manifest")
     assert found
 
 

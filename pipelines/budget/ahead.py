@@ -148,7 +148,7 @@ def told_ahead(
         found = list(reports_ahead(budget, books))
         others = [each for each in found if each[0] != own.partition("/")[0]]
         for name, newest, ahead in others:
-            when = f"{'adopted' if newest.outcome == ADOPTED else 'last charged'} {newest.charged[:10]}"
+            when = f"{'adopted' if newest.outcome == ADOPTED else 'last charged'} {newest.charged[:10] or 'by this'}"
             told.append(ahead.in_words(f" of report {name} ({when}) remain{after}"))
         if len(found) > 1 and (charged or len(others) == len(found)):
             told.append(_together(budget, books, [ahead for _, _, ahead in found]))

@@ -151,10 +151,11 @@ def limit(budget: Budget, books: Books) -> str:
     )
 
 
-def sentence(budget: Budget, books: Books) -> str:
-    """The budget with what all charges have spent of it so far, each as one guarantee."""
+def sentence(budget: Budget, books: Books, *, planned: bool = False) -> str:
+    """The budget with what all charges have spent of it, or will have with a planned one, each as one guarantee."""
     found = statement(budget, books)
-    charges = "1 charge has" if found["charges"] == 1 else f"{found['charges']} charges have"
+    charges = "1 charge" if found["charges"] == 1 else f"{found['charges']} charges"
+    have = "will have" if planned else "has" if found["charges"] == 1 else "have"
     where = "" if budget.unit == "user" else " in no window more than"
     everything = found.get("all_windows") or {"epsilon": 0}
     of_all = f"; together {in_numbers(everything)} for a user who is in all windows" if everything["epsilon"] else ""
@@ -164,7 +165,8 @@ def sentence(budget: Budget, books: Books) -> str:
         period = f" in period {found['period']['number']},"
         all_periods = f"; those of all periods {in_numbers(found['all_periods'])}"
     return (
-        f"{limit(budget, books)} So far{period} {charges} spent{where} {in_numbers(found['spent'])}, "
+        f"{limit(budget, books)} {'Once this is published,' if planned else 'So far'}{period} {charges} {have} "
+        f"spent{where} {in_numbers(found['spent'])}, "
         f"{how}{of_all}{all_periods}."
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from private_topk.pipelines.budget.accounting import OF_A_LOST_LEDGER, Books, Entry, ledger_named
+from private_topk.pipelines.budget.ahead import told_ahead
 from private_topk.pipelines.budget.ledger import Ledger
 from private_topk.pipelines.budget.statement import adopted, limit, sentence
 from private_topk.pipelines.budget.windows import Windows
@@ -50,7 +51,7 @@ def with_books(
     manifest, files = report.manifest, all(place.lower().endswith((*RANKING_FORMATS, MANIFEST)) for place in places)
     if ledger is None or manifest is None:  # each form says that it has none, or refuses it
         return report, () if files else ("", *not_shown(report))
-    parts, books = report.parts or [manifest], books or Ledger(ledger).read()
+    planned, parts, books = books is not None, report.parts or [manifest], books or Ledger(ledger).read()
     charged = charges_of(parts, books.charges)
     otherwise = disputed(charged)
     known = of_same_ids(parts, books.charges)
@@ -83,8 +84,9 @@ def with_books(
         whole, told_by = series_of(parts, lost), with_charged(parts, lost)
         of_a_user = None if lost else report.rankings_of_a_user
         report = replace(report, manifest=whole, parts=told_by, rankings_of_a_user=of_a_user)
-    of_each = " ".join(sentence(budget, books) for budget in budgets)
+    of_each = " ".join(sentence(budget, books, planned=planned) for budget in budgets)
     of_each += f" Among these are charges of {some(sorted(others))}, which no other number here counts." * bool(others)
+    of_each += "".join(f" What lies ahead {each}." for each in told_ahead(budgets, books))
     why = ", of which no manifest is here: these numbers count that"
     if files:
         why = ", which is not among the files shown: these numbers count that. Show the folder for all that lies in it"

@@ -1045,7 +1045,9 @@ def check_planned(planned: str, paid: str, place: str = "out") -> None:
     before, released = rows_of(planned), ("released", "SHA-256 of the ranking")
     after = rows_of(command("show", place, "--sign-off", *(("--ledger", LEDGER) if paid else ())).out)
     if paid:
-        after["charged once published"] = after.pop("charged so far")
+        told = after.pop("charged so far").replace("So far ", "Once this is published, ")
+        told = re.sub(r"(charges?) (has|have) spent", r"\1 will have spent", told)
+        after["charged once published"] = re.sub(r"last charged \d{4}-\d\d-\d\d", "last charged by this", told)
     assert before.pop("not published yet").startswith("this is what would be promised")
     for name in released:
         before.pop(name, None), after.pop(name, None)  # a series has no SHA-256

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import apache_beam as beam
 import msgspec
@@ -29,11 +30,13 @@ from private_topk.pipelines.sinks import ToFile, ToFolder
 from private_topk.pipelines.sinks.files import WindowsTogether, windows_in
 from private_topk.pipelines.sinks.sink import about_the_output
 from private_topk.transforms.errors import InvalidArgument, verbatim
-from private_topk.transforms.release import Ranking, Release, series_name
+from private_topk.transforms.release import Ranking, Release, is_paid, series_name
 from private_topk.transforms.spec import TopK
-from private_topk.transforms.top_k import PrivateTopK
+from private_topk.transforms.top_k import PrivateTopK, RankBlocks
 from private_topk.transforms.validation import named_as_arguments
 from private_topk.transforms.windows import Period, WindowBounds
+
+_OUTPUTS: WeakKeyDictionary[beam.Pipeline, set[str]] = WeakKeyDictionary()
 
 
 @beam.typehints.with_input_types(Ranking)
@@ -86,29 +89,41 @@ class WriteRankings(beam.PTransform):
         if rank.reveal_active_windows:
             why = "no promise covers which windows are published"
             raise InvalidArgument("reveal_active_windows", f"has no manifest: {why}", "declare a {period}")
-        if request is not None and not _is_of(request, rank):
-            rule = f"for release {verbatim(request.release_id)} is not of this {{rank}}"
-            raise InvalidArgument("request", rule, "give Request.of(rank, ...) of the same rank")
+        if request is not None:
+            request.check_of(rank)
         sink = sink_of(output, format, overwrite)
         if not isinstance(sink, ToFile | ToFolder):
             raise InvalidArgument("output", f"{verbatim(sink.uri)} must be a file or a folder")
-        self._sink, self._rank = sink, rank
+        self._sink, self._rank, self._request = sink, rank, request
         self.manifest = _manifest(rank, request)
         if corrects is not None:
             self.manifest = _manifest(rank, request, _corrected(corrects, sink.uri, self.manifest, rank.period))
+
+    def to_runner_api_parameter(self, context: Any) -> Any:  # noqa: ANN401 - Beam's own
+        if self._request is not None and not is_paid(self._request):  # Beam asks as a pipeline starts
+            rule = f"for release {verbatim(self._request.release_id)} is paid for by no open charge: nothing is drawn"
+            remedy = "run the pipeline in `with charge(request, LEDGER):` (charge without `with` does nothing)"
+            raise InvalidArgument("request", rule, remedy)
+        return super().to_runner_api_parameter(context)
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         sink, period, release = self._sink, self._rank.period, self._rank.release
         if isinstance(sink, ToFile) and not rankings.is_bounded:
             rule = f"{verbatim(sink.uri)} must be a folder, with / at its end: a stream has a file for each window"
             raise InvalidArgument("output", rule)
-        if not _drawn_by(rankings) <= {self._rank}:
+        if not _drawn_by(rankings) <= {self._rank.blocks}:
             rule = f"of release {verbatim(release.id)} has not drawn these rankings"
-            raise InvalidArgument("rank", rule, "give the PrivateTopK that they come from")
+            remedy = "give the PrivateTopK that they come from; without {release}, its first input is written only"
+            raise InvalidArgument("rank", rule, remedy)
+        outputs = _OUTPUTS.setdefault(rankings.pipeline, set())
+        if sink.uri in outputs:
+            rule = f"{verbatim(sink.uri)} is written by another WriteRankings of this pipeline"
+            raise InvalidArgument("output", rule, "give each an output of its own")
         with about_the_output(sink.uri):
             sink.check(period, [], release)
             sink.check_columns(self.manifest)
             sink.check_place(period, release, self.manifest)
+        outputs.add(sink.uri)
         if isinstance(sink, ToFolder) and rankings.is_bounded:
             _ = rankings | "Miss none" >> WindowsTogether(period)
         # Ranking  ->  path
@@ -162,20 +177,14 @@ class _Drawn:
         return Request.of(self.rank, unit=self.unit, **facts)
 
 
-def _is_of(request: Request, rank: PrivateTopK) -> bool:
-    own = Request.of(rank, dataset=request.dataset, fingerprint=request.fingerprint, key_id="", unit=request.unit)
-    same = all(getattr(own, name) == getattr(request, name) for name in ("release_id", "windows", "cost"))
-    return same and own.parameters.items() <= request.parameters.items()
-
-
-def _drawn_by(rankings: beam.PCollection) -> set[PrivateTopK]:
-    """The transforms that have drawn rankings, through all that was done to them since."""
-    found, seen, producers = set[PrivateTopK](), set[Any](), [rankings.producer]
+def _drawn_by(rankings: beam.PCollection) -> set[RankBlocks]:
+    """What has drawn rankings, through all that was done to them since."""
+    found, seen, producers = set[RankBlocks](), set[Any](), [rankings.producer]
     while producers:
         applied = step = producers.pop()
-        while step is not None and not isinstance(step.transform, PrivateTopK):
+        while step is not None and not isinstance(step.transform, RankBlocks):
             step = step.parent
-        if step is not None and isinstance(step.transform, PrivateTopK):
+        if step is not None and isinstance(step.transform, RankBlocks):
             found.add(step.transform)
         elif applied not in seen and applied is not None:
             producers += [getattr(each, "producer", None) for each in applied.inputs]

@@ -14,11 +14,11 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from private_topk.transforms.composite import composite, parts_of
 from private_topk.transforms.errors import InvalidArgument, by_signature, install_extra, verbatim
@@ -30,10 +30,6 @@ Label = str | tuple[str, ...]
 
 class UnreadableKey(InvalidArgument):
     """The error of a key that is not here: it may be where the workers or another account are."""
-
-
-class Uncharged(InvalidArgument):
-    """The error of a release that a charge around it does not pay for."""
 
 
 class NoiseSize(NamedTuple):
@@ -413,32 +409,58 @@ def check_stays(release: Release | None) -> None:
         )
 
 
-_PAID: list[Collection[str]] = []
-"""The ids that each open charge of this process pays for."""
+class _Paying(Protocol):
+    """What a charge pays for: a request."""
+
+    @property
+    def release_id(self) -> str: ...
+
+    @property
+    def parameters(self) -> Mapping[str, Any]: ...
+
+    def check_of(self, ranking: Any) -> None: ...  # noqa: ANN401 - what draws
+
+
+_PAID: list[Sequence[_Paying]] = []
+"""The requests that each open charge of this process pays for."""
 
 
 @contextmanager
-def paid_for(ids: Collection[str]) -> Iterator[None]:
-    """While the block runs, `check_paid` refuses other releases, in any thread of this process. The refusal of a
-    pipeline that it starts comes out as it is.
+def paid_for(requests: Sequence[_Paying]) -> Iterator[None]:
+    """While the block runs, `check_paid` refuses what they do not ask for, in any thread of this process. The refusal
+    of a pipeline that it starts comes out as it is.
     """
-    _PAID.append(ids)
+    _PAID.append(requests)
     try:
         yield
     except RuntimeError as error:  # Beam says that it is "unable to translate" what is refused
-        if isinstance(error.__cause__, Uncharged):
+        if isinstance(error.__cause__, InvalidArgument):
             raise error.__cause__ from None
         raise
     finally:
-        _PAID.remove(ids)
+        _PAID.remove(requests)
 
 
-def check_paid(release: Release) -> None:
-    """Raise Uncharged for a release that a ledger may charge, while charges are open and none of them pays for it."""
-    if _PAID and release.chargeable and not any(release.id in ids for ids in _PAID):
+def check_paid(ranking: Any) -> None:  # noqa: ANN401 - what draws, which has a release
+    """Raise InvalidArgument for rankings that a ledger may charge, while charges are open and none of them pays for
+    them: a request for another ranking under the same id does not. One of one's own names no draw to compare.
+    """
+    release = ranking.release
+    if not _PAID or not release.chargeable:
+        return
+    paying = [request for requests in _PAID for request in requests if request.release_id == release.id]
+    if not paying:
         rule = f"{verbatim(release.id)} is not charged by the open `with charge(...)`, so this pipeline draws nothing"
         remedy = "give charge_all its Request too, or run it in a pipeline of its own outside that `with`"
-        raise Uncharged("release", rule, remedy)
+        raise InvalidArgument("release", rule, remedy)
+    for request in paying:
+        if "draws" in request.parameters:
+            request.check_of(ranking)
+
+
+def is_paid(request: _Paying) -> bool:
+    """Whether an open charge of this process pays for a request."""
+    return any(request in requests for requests in _PAID)
 
 
 def not_here() -> InvalidArgument:

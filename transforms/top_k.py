@@ -66,9 +66,9 @@ class PrivateTopK(beam.PTransform):
         max_items_per_user: keep at most so many items of every user and window, chosen by a hash.
         publish_counts: a budget of its own for noisy counts of the released items; a number is its epsilon. Or
             "drawn": the counts that the draw decides by, at no epsilon of their own.
-        release: key and id that make the draw repeatable; by default new random ones. A random key stays in the memory
-            of this process: workers that are other processes need one that they can read. In a pipeline a release
-            answers one input, once.
+        release: key and id that make the draw repeatable; by default new random ones for each input that it is applied
+            to. A random key stays in the memory of this process: workers that are other processes need one that they
+            can read. In a pipeline a release answers one input, once.
         period: the declared windows of event time: every one is published, empty or not, and its ranking is in that
             window, whatever the windows of the input are. Input that is windowed already needs it; amounts are refused
             in windows that overlap and in panes that accumulate. Elements that were given no time lie in none of the
@@ -106,7 +106,9 @@ class PrivateTopK(beam.PTransform):
         columns: the names of the columns of items, and of those of groups, in the rows of a `Ranking`: `item` and
             `group`, or of several fields their own.
         user_column: the name of the field of users; None where elements may be tuples, whose places have no names.
-        top_k, period, release: what is drawn, in which windows, by which key: what a ledger is charged for.
+        top_k, period, release: what is drawn, in which windows, by which key: what a ledger is charged for. A random
+            release is that of the first input.
+        blocks: what draws them.
         fields: the names of the fields of elements that have a role under another name, for the ledger too: of other
             fields of the same rows, an answer is another one.
 
@@ -167,16 +169,18 @@ class PrivateTopK(beam.PTransform):
         self.user_column = None if schema.order else schema.names("user")[0]
         self.top_k, self.period, self.release = spec.over(period), period, release or Release.fresh()
         self.reveal_active_windows, self._schema, self._exact = reveal_active_windows, schema, exact_counters
-        execution = Execution(shards, waits_for_timers=waits_for_timers)
-        self._rank = RankBlocks(
-            self.top_k, self.release, period, execution, reveal_active_windows, columns=self.columns
-        )
+        self._execution = Execution(shards, waits_for_timers=waits_for_timers)
+        self.blocks, self._is_random, self._is_used = self._ranking_by(self.release), release is None, False
+
+    def _ranking_by(self, release: Release) -> RankBlocks:
+        windows = self.period, self._execution, self.reveal_active_windows
+        return RankBlocks(self.top_k, release, *windows, columns=self.columns)
 
     def display_data(self) -> dict[str, Any]:
-        return self._rank.display_data() | ({} if self._reason is None else {"mechanism_chosen_since": self._reason})
+        return self.blocks.display_data() | ({} if self._reason is None else {"mechanism_chosen_since": self._reason})
 
     def to_runner_api_parameter(self, context: Any) -> Any:  # noqa: ANN401 - Beam's own
-        check_paid(self.release)  # Beam calls this as a pipeline starts, on every runner
+        check_paid(self)  # Beam calls this as a pipeline starts, on every runner
         return super().to_runner_api_parameter(context)
 
     def __ror__(self, left: Any, label: str | None = None) -> Any:  # noqa: ANN401 - whatever stands before the bar
@@ -209,7 +213,11 @@ class PrivateTopK(beam.PTransform):
         if spec.groups is not None:
             check_digits("groups", kinds.get("group"), spec.groups.labels, self._schema.order)
         with counting_exactly(self._exact), warnings_of_workers():
-            return pairs | MakeBlocks(with_times=self.period is not None, schema=self._schema) | self._rank
+            again = self._is_random and self._is_used  # by one key, equal answers would tell that inputs are equal
+            blocks = self._ranking_by(Release.fresh()) if again else self.blocks
+            rankings = pairs | MakeBlocks(with_times=self.period is not None, schema=self._schema) | blocks
+        self._is_used = True
+        return rankings
 
 
 def _settled(spec: TopK, delta: float | Fraction | None, aside: bool) -> TopK:

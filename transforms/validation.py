@@ -94,10 +94,10 @@ _ANSWERED: WeakKeyDictionary[beam.Pipeline, set[Release]] = WeakKeyDictionary()
 
 
 def answer_once(pipeline: beam.Pipeline, release: Release) -> None:
-    """Raise InvalidArgument if the pipeline has an answer under the release already: a ledger charges it for one. None
-    is charged for a key in memory, or for one that everybody knows.
+    """Raise InvalidArgument if the pipeline has an answer under the release already: a ledger charges it for one, and
+    two tell whether their inputs are equal.
     """
-    if not release.chargeable:
+    if not release.key.is_secret:
         return
     answered = _ANSWERED.setdefault(pipeline, set())
     if release in answered:

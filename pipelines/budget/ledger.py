@@ -173,6 +173,14 @@ class Request:
             stream=stream,
         )
 
+    def check_of(self, ranking: Drawn) -> None:
+        """Raise InvalidArgument unless it is one for these rankings: under its id, what they cost and depend on."""
+        own = Request.of(ranking, dataset=self.dataset, fingerprint=self.fingerprint, key_id="", unit=self.unit)
+        same = all(getattr(own, name) == getattr(self, name) for name in ("release_id", "windows", "cost"))
+        if not same or not own.parameters.items() <= self.parameters.items():
+            rule = f"for release {verbatim(self.release_id)} is not of this {{rank}}"
+            raise InvalidArgument("request", rule, "give Request.of(rank, ...) of the same rank")
+
     def readings(self) -> list[Cost]:
         """The costs that it may be charged as."""
         return [self.cost] if self.as_read else self.cost.readings()
@@ -538,7 +546,7 @@ def charge_all(
             tell(text)
     _note(books, [receipt for receipt in receipts if receipt.outcome == "failed"], "started", tell)
     try:
-        with paid_for([request.release_id for request in asked]):
+        with paid_for(asked):
             yield receipts
     except BaseException:  # an interrupt too: an answer may be out
         _note(books, receipts, "failed", tell)
@@ -832,6 +840,12 @@ def _best_reading(asked: Entry, request: Request, books: Books, first: float) ->
     reached, own = heaviest(budget, charges, read.windows), sum(entry.id >= min(first, read.id) for entry in charges)
     before, more, after = (Cost.sum(part) for part in (reached[:-own], reached[-own:], reached))
     fitting = _fitting(request, read, books, budget.left(before).epsilon) if own == 1 else ""
+    if budget.unit == "user-window" and read.windows == (ever := Windows.of(None)):
+        if any(entry.windows != ever for entry in charges):
+            beside = (
+                "It has no windows, so it overlaps all that were charged, and these add up: ask for windows (period=)"
+            )
+            fitting = f"{fitting}\n  {beside}" if fitting else beside
     raise InvalidArgument("", literal(explain(budget, before, more, after, fitting)))
 
 

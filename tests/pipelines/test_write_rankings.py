@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from private_topk import Period, PrivateTopK, Release, ReleaseKey, UnknownDomain
 from private_topk.pipelines.beam_yaml import RankRows
 from private_topk.pipelines.budget import Budget, Ledger, Request, charge
 from private_topk.pipelines.question import Question
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.stated import number
 from private_topk.transforms.testing import TrueTopK
 from tests.pipelines.support import command
@@ -112,6 +114,36 @@ def test_a_charge_that_was_forgotten_draws_nothing(built: str, paid: list[str]) 
     assert Path("top.jsonl").exists() != bool(missing)
     assert {each.outcome for each in ledger.read().charges} == {"failed" if missing else "released"}
     build().run().wait_until_finish()  # of a charge that is over nothing is left
+
+
+@pytest.mark.parametrize("drawn", [{"epsilon": 3.0}, {"k": 1}, {"period": None}], ids=str)
+def test_a_charge_of_another_rank_of_the_id_draws_nothing(drawn: dict[str, Any]) -> None:
+    """A request of one's own tells only its id, and pays for that."""
+    ledger, asked = opened(), Request.of(top(), dataset="plays", fingerprint="ab" * 16)
+
+    def run(request: Request) -> None:
+        with charge(request, LEDGER), beam.Pipeline() as pipeline:
+            values = pipeline | beam.Create([("ann", "a")]).with_output_types(tuple[str, str])
+            _ = values | top(request.release_id, **drawn) | beam.ParDo(lambda _: Path("drawn").touch())
+
+    with refused("request", "for release top/1 is not of this rank: give Request.of(rank, ...) of the same rank"):
+        run(asked)
+    assert not Path("drawn").exists() and [each.outcome for each in ledger.read().charges] == ["failed"]
+    run(replace(asked, release_id="own/1", parameters={"mechanism": "mine"}))
+    assert Path("drawn").exists()
+
+
+def test_a_request_that_no_open_charge_pays_for_draws_nothing() -> None:
+    """Where `with` is forgotten, or the whole charge, or another budget pays."""
+    ledger, rank = opened(), top()
+    request = Request.of(rank, dataset="plays", fingerprint="ab" * 16)
+    for around in (nullcontext(), charge(replace(request, parameters=request.parameters | {"more": 1}), LEDGER)):
+        charge(request, LEDGER)
+        with pytest.raises((RuntimeError, InvalidArgument)) as caught, around:
+            write("top.avro", rank, request)
+        told = str(caught.value.__cause__ or caught.value)
+        assert told.startswith("request for release top/1 is paid for by no open charge: nothing is drawn: run ")
+    assert not Path("top.avro").exists() and len(ledger.read().charges) == 1
 
 
 def test_overlapping_windows_add_up_and_a_bound_on_windows_is_that_of_a_user() -> None:
@@ -231,6 +263,12 @@ def test_rankings_of_another_transform_are_refused() -> None:
     with refused("rank", "has not drawn these rankings"):
         _ = drawn | beam.Flatten() | "Both" >> WriteRankings("top.avro", small)
     _ = drawn[1] | "Its own" >> WriteRankings("top.avro", small)
+    with refused("output", "top.avro is written by another WriteRankings of this pipeline: give each an output"):
+        _ = drawn[0] | "There too" >> WriteRankings("top.avro", large)
+    unnamed = top(release=None, period=None)
+    _ = rows | "first" >> unnamed | "its first" >> WriteRankings("first.avro", unnamed)
+    with refused("rank", "without release, its first input is written only"):
+        _ = rows | "second" >> unnamed | "its second" >> WriteRankings("second.avro", unnamed)
 
 
 @pytest.mark.parametrize("output", ["tops/top.jsonl", "tops/"])
@@ -396,7 +434,8 @@ def test_a_user_is_what_the_field_of_users_says_and_the_dataset_keeps_to_it(
 
 @pytest.mark.parametrize("named", [True, False])
 def test_the_sheet_says_what_a_user_is_or_has_a_blank_for_it(named: bool) -> None:
-    ledger, rank = opened("user"), top(**({"user": "user"} if named else {}))
+    opened("user")
+    rank = top(**({"user": "user"} if named else {}))
     request = Request.of(rank, dataset="plays", fingerprint="ab" * 16, unit="user")
     with charge(request, LEDGER), beam.Pipeline() as pipeline:
         rows = pipeline | beam.Create(ROWS) | beam.Map(lambda row: row[:2]).with_output_types(tuple[str, str])
@@ -415,8 +454,9 @@ def test_the_sheet_says_what_a_user_is_or_has_a_blank_for_it(named: bool) -> Non
     else:
         # The next version's charge of the same, by a pipeline that names its fields: a repeat, also over its file.
         again = Request.of(rank, dataset="plays", fingerprint="ab" * 16, unit="user", rows={"user_column": "user"})
-        assert ledger.charge(again).outcome == "released"
-        write("top.avro", rank, again)
+        with charge(again, LEDGER) as receipt:
+            write("top.avro", rank, again)
+        assert receipt.outcome == "released"
 
 
 def test_what_ran_without_a_ledger_is_adopted_by_a_budget_of_whole_users_with_all_its_windows() -> None:

@@ -346,10 +346,25 @@ def test_revealing_active_windows_is_refused_with_a_period() -> None:
         PrivateTopK(1, JOINT, ["a"], period=Period(START, START + timedelta(days=1)), reveal_active_windows=True)
 
 
-def test_a_release_answers_one_input_of_a_pipeline_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A ledger charges it once."""
+@pytest.mark.parametrize("pipelines", [1, 2])
+def test_every_input_of_a_rank_without_a_release_has_a_draw_of_its_own(pipelines: int) -> None:
+    """By one key, equal answers would tell that nobody's rows differ."""
+    rank = PrivateTopK(10, JOINT, ITEMS, shards=4)
+
+    def answers(pipeline: beam.Pipeline) -> Any:  # noqa: ANN401
+        inputs = [pipeline | f"Rows {n}" >> create(flat_pairs()) for n in range(4 // pipelines)]
+        drawn = tuple(rows | f"Rank {n}" >> rank for n, rows in enumerate(inputs))
+        return drawn | beam.Flatten() | beam.Map(lambda ranking: ranking.items)
+
+    found = [tuple(items) for _ in range(pipelines) for _, items in outcome(answers)]
+    assert len(set(found)) == len(found) == 4
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_release_answers_one_input_of_a_pipeline_once(monkeypatch: pytest.MonkeyPatch, kept: bool) -> None:
+    """A ledger charges it once, and one by a key in memory tells as much by a second answer."""
     monkeypatch.setenv("KEY", "k" * 32)
-    key = ReleaseKey.parse("env:KEY")
+    key = ReleaseKey.parse("env:KEY") if kept else ReleaseKey.fresh()
     rank = PrivateTopK(1, JOINT, ["a"], release=Release(key, "one"))
     for pipeline in (direct(), direct()):
         rows, others = pipeline | "rows" >> create([("u", "a")]), pipeline | "others" >> create([("v", "a")])

@@ -43,6 +43,20 @@ def test_charges_until_the_budget_is_spent_and_shows_the_arithmetic(url: str) ->
     assert [entry.release_id for entry in ledger.read("plays").charges] == ["a", "b", "c", "d"]
 
 
+@pytest.mark.parametrize("epsilon", [1, 0.25])
+def test_a_release_without_windows_is_told_that_it_overlaps_all(url: str, epsilon: float) -> None:
+    """Their sum may be over the budget of one window, of which `show` tells that something is left."""
+    ledger = Ledger(url)
+    ledger.create(budget("1"))
+    ledger.charge(request("weeks", epsilon, weeks(3)))
+    with refused("", "It has no windows, so it overlaps all that were charged, and these add up") as caught:
+        ledger.charge(request("all", 0.5, Windows.of(None)))
+    assert "Nothing is left" not in str(caught.value)
+    with refused("", "adding up") as caught:
+        ledger.charge(request("more", 0.9, weeks(3)))
+    assert "no windows" not in str(caught.value)
+
+
 def test_a_charge_reads_back_as_it_was_made(url: str) -> None:
     ledger, before = Ledger(url), datetime.now(UTC).replace(microsecond=0)
     ledger.create(budget("1", "1e-6", "user", neighbours="replace-one"))

@@ -37,6 +37,7 @@ from private_topk.transforms.validation import named_as_arguments
 from private_topk.transforms.windows import Period, WindowBounds
 
 _OUTPUTS: WeakKeyDictionary[beam.Pipeline, set[str]] = WeakKeyDictionary()
+"""Where the rankings of each pipeline go."""
 
 
 @beam.typehints.with_input_types(Ranking)
@@ -51,7 +52,7 @@ class WriteRankings(beam.PTransform):
         output: the path of a file, such as top.avro (also .jsonl, .csv or .parquet), for all windows together; or a
             folder, with / at its end, for a file of each window, as a stream needs.
         rank: the `PrivateTopK` whose rankings these are.
-        request: what a ledger is charged for them, by `with charge(...)` around the run: this charges nothing. The
+        request: what a ledger is charged for them, by `with charge(...)` around the run, which is refused without. The
             manifest then names its dataset, and states its privacy unit.
         corrects: the path of the ranking, or the folder, that this one corrects in all of its windows, and which stays
             there: pages show this one and count what both have cost, and corrections before it. `output` is then
@@ -113,7 +114,7 @@ class WriteRankings(beam.PTransform):
             raise InvalidArgument("output", rule)
         if not _drawn_by(rankings) <= {self._rank.blocks}:
             rule = f"of release {verbatim(release.id)} has not drawn these rankings"
-            remedy = "give the PrivateTopK that they come from; without {release}, its first input is written only"
+            remedy = "give the PrivateTopK that they come from; without {release}, only its first input is written"
             raise InvalidArgument("rank", rule, remedy)
         outputs = _OUTPUTS.setdefault(rankings.pipeline, set())
         if sink.uri in outputs:

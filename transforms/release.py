@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 from private_topk.transforms.composite import composite, parts_of
 from private_topk.transforms.errors import InvalidArgument, by_signature, install_extra, verbatim
@@ -409,24 +409,12 @@ def check_stays(release: Release | None) -> None:
         )
 
 
-class _Paying(Protocol):
-    """What a charge pays for: a request."""
-
-    @property
-    def release_id(self) -> str: ...
-
-    @property
-    def parameters(self) -> Mapping[str, Any]: ...
-
-    def check_of(self, ranking: Any) -> None: ...  # noqa: ANN401 - what draws
-
-
-_PAID: list[Sequence[_Paying]] = []
+_PAID: list[Sequence[Any]] = []
 """The requests that each open charge of this process pays for."""
 
 
 @contextmanager
-def paid_for(requests: Sequence[_Paying]) -> Iterator[None]:
+def paid_for(requests: Sequence[Any]) -> Iterator[None]:
     """While the block runs, `check_paid` refuses what they do not ask for, in any thread of this process. The refusal
     of a pipeline that it starts comes out as it is.
     """
@@ -458,7 +446,7 @@ def check_paid(ranking: Any) -> None:  # noqa: ANN401 - what draws, which has a 
             request.check_of(ranking)
 
 
-def is_paid(request: _Paying) -> bool:
+def is_paid(request: object) -> bool:
     """Whether an open charge of this process pays for a request."""
     return any(request in requests for requests in _PAID)
 

@@ -170,9 +170,9 @@ class PrivateTopK(beam.PTransform):
         self.top_k, self.period, self.release = spec.over(period), period, release or Release.fresh()
         self.reveal_active_windows, self._schema, self._exact = reveal_active_windows, schema, exact_counters
         self._execution = Execution(shards, waits_for_timers=waits_for_timers)
-        self.blocks, self._is_random, self._is_used = self._ranking_by(self.release), release is None, False
+        self.blocks, self._is_random, self._is_used = self._drawing(self.release), release is None, False
 
-    def _ranking_by(self, release: Release) -> RankBlocks:
+    def _drawing(self, release: Release) -> RankBlocks:
         windows = self.period, self._execution, self.reveal_active_windows
         return RankBlocks(self.top_k, release, *windows, columns=self.columns)
 
@@ -214,7 +214,7 @@ class PrivateTopK(beam.PTransform):
             check_digits("groups", kinds.get("group"), spec.groups.labels, self._schema.order)
         with counting_exactly(self._exact), warnings_of_workers():
             again = self._is_random and self._is_used  # by one key, equal answers would tell that inputs are equal
-            blocks = self._ranking_by(Release.fresh()) if again else self.blocks
+            blocks = self._drawing(Release.fresh()) if again else self.blocks
             rankings = pairs | MakeBlocks(with_times=self.period is not None, schema=self._schema) | blocks
         self._is_used = True
         return rankings

@@ -267,7 +267,7 @@ def test_rankings_of_another_transform_are_refused() -> None:
         _ = drawn[0] | "There too" >> WriteRankings("top.avro", large)
     unnamed = top(release=None, period=None)
     _ = rows | "first" >> unnamed | "its first" >> WriteRankings("first.avro", unnamed)
-    with refused("rank", "without release, its first input is written only"):
+    with refused("rank", "without release, only its first input is written"):
         _ = rows | "second" >> unnamed | "its second" >> WriteRankings("second.avro", unnamed)
 
 

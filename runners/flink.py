@@ -728,12 +728,12 @@ class Watch(threading.Thread):
         waits = state == "CREATED" or tasks.get("scheduled") or not cluster.get("slots-available")
         before, self._starved = self._starved, self._lasts("starved", bool(cluster and waits))
         if self._starved and not before:
-            others = [f"{job['name']} ({job['jid']})" for job in self._manager.not_over() if job["name"] != self._name]
+            others = [self._shown(job) for job in self._manager.not_over() if job["name"] != self._name]
             free, total = cluster["slots-available"], cluster["slots-total"]
             self._say(
                 Line(
                     f"Flink: the job waits for slots: {free} of {total} are free, of {cluster['taskmanagers']} task "
-                    f"managers{'; other jobs are ' * bool(others)}{' and '.join(others)}. Start task managers, or end "
+                    f"managers{'; other jobs are ' * bool(others)}{', and '.join(others)}. Start task managers, or end "
                     "a job by its launcher, or this one and give a smaller --parallelism",
                     event="slots",
                     level="warning",
@@ -741,6 +741,12 @@ class Watch(threading.Thread):
                     of=total,
                 )
             )
+
+    def _shown(self, job: Mapping[str, Any]) -> str:
+        """Another job, and how to cancel it if it is of the same release: its launcher may have been killed."""
+        ours = job["name"].rpartition("-")[0] == self._name.rpartition("-")[0]
+        how = f", of this release: if its launcher was killed, cancel it with {self._manager.how_to_cancel(job)}"
+        return f"{job['name']} ({job['jid']}){how * ours}"
 
     def _lasts(self, what: str, holds: bool) -> bool:
         """Whether a condition has held, at every look, for longer than the watch's patience."""

@@ -350,7 +350,7 @@ class GroupReader:
         self._answering = None
         if self._away is None:
             self._away, uri = time.monotonic(), self._topic.uri
-            say(Line(f"{uri} does not answer: windows wait for it", event="away", input=uri))
+            say(Line(f"{uri} does not answer: windows wait for it", event="away", level="warning", input=uri))
 
     def _tell_if_back(self) -> None:
         """Report once that the topic answers again, when it has for a while: at first it does on and off."""
@@ -363,6 +363,7 @@ class GroupReader:
                 f"{uri} answers again, after {seconds} s: rows that producers held back for longer than the "
                 f"lateness of {self._clock.period.allowed_lateness.total_seconds():g} s may be late, and dropped",
                 event="back",
+                level="warning",
                 input=uri,
                 seconds=seconds,
             )

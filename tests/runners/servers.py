@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,6 +20,8 @@ from benchmarks.servers import flink
 from benchmarks.servers.flink import taken
 from private_topk.runners.child import ending_with_us
 from private_topk.runners.portable import reachable
+from private_topk.transforms.release import DRAWS
+from tests.house import FRONT
 
 MODULES = {
     "job service": "apache_beam.runners.portability.local_job_service_main",
@@ -97,6 +100,14 @@ def module_serving(name: str, folder: Path, environment: dict[str, str] | None =
     command = [sys.executable, "-m", MODULES[name], "--port", str(port)]
     with serving(command, f"localhost:{port}", folder / f"{name}.log", environment) as address:
         yield address
+
+
+def drawing_differently(folder: Path) -> Path:
+    """The same folder, with a copy of this package that draws as no release does: for the PYTHONPATH of a pool."""
+    shutil.copytree(FRONT, folder / FRONT.name, ignore=shutil.ignore_patterns("__pycache__"))
+    changed = folder / FRONT.name / "transforms" / "release.py"
+    changed.write_text(changed.read_text().replace(f'DRAWS = "{DRAWS}"', 'DRAWS = "release 0"'))
+    return folder
 
 
 def flink_job_server() -> str:

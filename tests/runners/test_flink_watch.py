@@ -314,6 +314,20 @@ def test_a_job_that_has_waited_for_slots_says_so_once_each_time(manager: StubJob
     assert [look(0, 0), look(0, 0), look(0, 1), look(3, 0), look(0, 0), look(0, 0)] == [0, 1, 1, 1, 1, 2]
 
 
+def test_slots_that_a_killed_launcher_has_left_taken_say_how_they_are_freed(
+    manager: StubJobManager, address: str
+) -> None:
+    said: list[str] = []
+    watching = Watch(JobManager(address), "plays-1-new", threading.Event(), said.append)
+    watching.patience, manager.running = 0, 0
+    manager.others = [{"jid": jid, "name": f"plays-{jid}-old", "state": "RUNNING"} for jid in ("1", "2")]
+    for _ in range(2):
+        watching.look("j", "CREATED", manager.answer("jobs/overview")["jobs"][-1]["tasks"])
+    left = "plays-1-old (1), of this release: if its launcher was killed, cancel it with `curl -X PATCH 'http://"
+    assert len(said) == 1 and f"; other jobs are {left}" in said[0]
+    assert "/jobs/1?mode=cancel'`, and plays-2-old (2), and job (j). Start" in said[0], "which may be somebody's"
+
+
 def test_the_cause_is_said_however_many_failures_there_were(manager: StubJobManager, address: str) -> None:
     """Flink remembers the last sixteen; of a job that has failed for good there is no restart to tell."""
     said: list[str] = []

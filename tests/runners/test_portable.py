@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -33,10 +32,9 @@ from private_topk.runners.flink import FlinkJobRunner
 from private_topk.runners.portable import LoopbackRunner, ThreadWorkers, serve
 from private_topk.transforms.release import DRAWS
 from private_topk.transforms.testing import TrueTopK
-from tests.house import FRONT
 from tests.pipelines.support import command
 from tests.runners.conftest import Published, Report
-from tests.runners.servers import free_port, listening_at, module_serving
+from tests.runners.servers import drawing_differently, free_port, listening_at, module_serving
 
 
 @pytest.fixture(scope="module")
@@ -161,14 +159,11 @@ def test_external_workers_publish_the_same(report: Report, direct: Published, jo
 
 def test_workers_that_draw_differently_draw_nothing(report: Report, job_service: str, tmp_path: Path) -> None:
     """Theirs would be a second noisy answer, for the charge of the first."""
-    shutil.copytree(FRONT, tmp_path / FRONT.name, ignore=shutil.ignore_patterns("__pycache__"))
-    changed = tmp_path / FRONT.name / "transforms" / "release.py"
-    source = changed.read_text()
-    changed.write_text(source.replace(f'DRAWS = "{DRAWS}"', 'DRAWS = "release 0"'))
     output, ledger = tmp_path / "ranking.avro", f"sqlite:///{tmp_path}/budget.db"
     assert command("budget", "create", "--epsilon=1", f"--ledger={ledger}", "--dataset=plays").status == 0
     account = ["--ledger", ledger, "--dataset", "plays"]
-    with module_serving("worker pool", tmp_path, {**os.environ, "PYTHONPATH": str(tmp_path)}) as pool:
+    other = {**os.environ, "PYTHONPATH": str(drawing_differently(tmp_path))}
+    with module_serving("worker pool", tmp_path, other) as pool:
         workers = ["--environment_type", "EXTERNAL", "--environment_config", pool]
         words = ["--runner", "portable", "--job_endpoint", job_service, *workers, *account]
         status, message = report.attempt(*words, "--output", str(output))
@@ -240,6 +235,29 @@ def test_what_a_worker_of_a_pool_tells_has_its_time() -> None:
     facts = {"event": "away", "input": "kafka://b:9/t"}
     assert told == {"level": "info", "message": "the topic does not answer", **facts}
     assert traceback.startswith("Traceback")
+
+
+def test_a_worker_is_connected_before_a_step_may_refuse() -> None:
+    """Flink waits three minutes for the connection, fails for the lack of it, and does not tell of the refusal."""
+    program = (
+        "from types import SimpleNamespace\n"
+        "from apache_beam.portability.api import beam_fn_api_pb2 as api\n"
+        "from apache_beam.runners.worker import sdk_worker\n"
+        "from private_topk.runners.worker_pool import work\n"
+        "port, stage = api.RemoteGrpcPort(), api.ProcessBundleDescriptor()\n"
+        "port.api_service_descriptor.url = 'localhost:2'\n"
+        "stage.transforms['read'].spec.urn = 'beam:runner:source:v1'\n"
+        "stage.transforms['read'].spec.payload = port.SerializeToString()\n"
+        "channels = SimpleNamespace(create_data_channel=lambda at: print(at.api_service_descriptor.url))\n"
+        "class Harness:\n"
+        "    def __init__(self, *_, **__): pass\n"
+        "    def run(self):\n"
+        "        sdk_worker.bundle_processor.BundleProcessor(frozenset(), stage, None, channels)\n"
+        "sdk_worker.SdkHarness = Harness\n"
+        "work('localhost:1', 'worker')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    assert done.stdout == "localhost:2\n" and "No such coder" in done.stderr, done.stderr
 
 
 def test_a_worker_ends_with_any_of_its_threads() -> None:

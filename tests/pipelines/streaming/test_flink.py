@@ -27,7 +27,7 @@ from tests.pipelines.streaming.replay import (
     wait_for,
 )
 from tests.pipelines.support import wait_until
-from tests.runners.servers import free_port
+from tests.runners.servers import drawing_differently, free_port
 
 PARTITIONS = 4
 WINDOW = ("--window", "1d", "--from", "2026-01-01", "--to", "2026-01-25")
@@ -165,6 +165,38 @@ def test_a_job_that_is_started_again_in_vain_is_ended(
     said = log.read_text()
     assert "the job on Flink failed 12 times in a row and came no further" in said, said
     assert 12 <= said.count("Flink: the job restarted, ") <= 30, said
+
+
+@pytest.mark.nightly
+@pytest.mark.long
+def test_workers_of_another_version_end_a_job_that_runs(
+    flink_home: Path,
+    broker: Topics,
+    made_up: Commits,
+    rankings: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The launcher says why, though the first that their runner asks of them is to go on from a checkpoint."""
+    cluster, log = Cluster(tmp_path / "cluster", free_port(2), 2, "1536m"), tmp_path / "log"
+    try:
+        cluster.start()
+        cluster.start_worker_pool(cluster.port + 2)
+        place = f"--input {broker.create('upgraded', PARTITIONS)} --output {rankings} --output-format jsonl"
+        arguments = [*place.split(), *"--clock event --checkpointing_interval 2000 --runner flink".split()]
+        rows = [(row[0], as_json(row)) for row in made_up.rows]
+        broker.send("upgraded", PARTITIONS, rows[: len(rows) // 2])
+        with streaming([*arguments, *made_up.question(*WINDOW), *cluster.words()], log) as process:
+            wait_for(lambda: published(rankings) and last_checkpoint(cluster) > 2, process, log, patience=200)
+            cluster.processes["worker-pool"].kill()
+            wait_until(lambda: not reachable(cluster.worker_pool, 1))
+            monkeypatch.setenv("PYTHONPATH", str(drawing_differently(tmp_path / "other")))
+            cluster.start_worker_pool(cluster.port + 2)
+            assert process.wait(100) == 1, log.read_text()
+    finally:
+        cluster.stop()
+    said = log.read_text()
+    assert " (release 0), and the launcher private-topk " in said and "install the same version" in said, said
 
 
 def test_a_stream_that_is_told_to_end_leaves_no_job(

@@ -162,6 +162,7 @@ def test_a_topic_that_is_away_is_told_once_and_again_when_it_is_back(monkeypatch
     assert first == "kafka://recorded/topic does not answer: windows wait for it"
     assert second.startswith("kafka://recorded/topic answers again, after 2") and 20 < second.facts["seconds"] < 30
     assert second.endswith(" held back for longer than the lateness of 0 s may be late, and dropped")
+    assert [line.facts["level"] for line in told] == ["warning", "warning"]
 
 
 @pytest.mark.parametrize(

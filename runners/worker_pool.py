@@ -17,16 +17,12 @@ import threading
 import time
 from collections.abc import Sequence
 from multiprocessing.context import ForkServerProcess
-from typing import TYPE_CHECKING, Any
 
 import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 
 from private_topk.runners import as_object
 from private_topk.runners.portable import serve
-
-if TYPE_CHECKING:
-    from apache_beam.runners.worker.bundle_processor import BundleProcessor
 
 # Loaded before copying: no polars and no gRPC server, whose threads would not be copied.
 _LOADED = ["apache_beam.runners.worker.sdk_worker"]
@@ -36,33 +32,13 @@ _TRIES, _SOON = 3, 60.0  # seconds within which a worker may not have reached it
 
 def work(control: str, worker: str) -> None:
     """Serve one runner until it closes the channel."""
-    from apache_beam.runners.worker import bundle_processor
     from apache_beam.runners.worker.sdk_worker import SdkHarness
 
-    bundle_processor.BundleProcessor = connecting_first()  # type: ignore[misc]
     # The pool's log is read long afterwards, and has tracebacks of others between: what `say` tells has its time there.
     sys.__stderr__.say = lambda line: print(as_object(line), file=sys.stderr, flush=True)  # type: ignore[union-attr]
     threading.excepthook = end_with_thread
     threading.Thread(target=_end_with_pool, daemon=True).start()
     SdkHarness(control, worker_id=worker).run()
-
-
-def connecting_first() -> type[BundleProcessor]:
-    """Beam's processor of bundles, but connected to its runner before its steps are prepared.
-
-    Beam's connects afterwards. If a step refuses to be, as on a worker of another version, Flink would wait three
-    minutes for the connection, fail for the lack of it, start again, and never tell why.
-    """
-    from apache_beam.runners.worker.bundle_processor import DATA_INPUT_URN, DATA_OUTPUT_URN, BundleProcessor
-
-    class Connected(BundleProcessor):
-        def __init__(self, able: Any, stage: Any, state: Any, channels: Any, *more: Any) -> None:  # noqa: ANN401
-            for step in stage.transforms.values():
-                if step.spec.urn in (DATA_INPUT_URN, DATA_OUTPUT_URN):
-                    channels.create_data_channel(beam_fn_api_pb2.RemoteGrpcPort.FromString(step.spec.payload))
-            super().__init__(able, stage, state, channels, *more)
-
-    return Connected
 
 
 def _end_with_pool() -> None:

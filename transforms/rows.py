@@ -257,14 +257,13 @@ class _ShardDoFn(ThreadPoolDoFn):
         self._dropped, self._start = {reason: DroppedRows(reason) for reason in REASONS}, BundleStart()
         self._rounded = RoundedRows()
 
-    def setup(self) -> None:
-        super().setup()
+    def start_bundle(self) -> None:
+        # Not in setup: a worker connects to its runner after that, so Flink would wait three minutes for a connection
+        # after each restart, and never tell what was refused.
         self._hash_key = self._key.derive("user hash")
         self._spec.domain.prepare()
         if self._spec.groups is not None:
             self._spec.groups.labels.index()
-
-    def start_bundle(self) -> None:
         super().start_bundle()
         self._start.begin()
         self._held: list[pa.RecordBatch] = []

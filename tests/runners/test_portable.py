@@ -237,29 +237,6 @@ def test_what_a_worker_of_a_pool_tells_has_its_time() -> None:
     assert traceback.startswith("Traceback")
 
 
-def test_a_worker_is_connected_before_a_step_may_refuse() -> None:
-    """Flink waits three minutes for the connection, fails for the lack of it, and does not tell of the refusal."""
-    program = (
-        "from types import SimpleNamespace\n"
-        "from apache_beam.portability.api import beam_fn_api_pb2 as api\n"
-        "from apache_beam.runners.worker import sdk_worker\n"
-        "from private_topk.runners.worker_pool import work\n"
-        "port, stage = api.RemoteGrpcPort(), api.ProcessBundleDescriptor()\n"
-        "port.api_service_descriptor.url = 'localhost:2'\n"
-        "stage.transforms['read'].spec.urn = 'beam:runner:source:v1'\n"
-        "stage.transforms['read'].spec.payload = port.SerializeToString()\n"
-        "channels = SimpleNamespace(create_data_channel=lambda at: print(at.api_service_descriptor.url))\n"
-        "class Harness:\n"
-        "    def __init__(self, *_, **__): pass\n"
-        "    def run(self):\n"
-        "        sdk_worker.bundle_processor.BundleProcessor(frozenset(), stage, None, channels)\n"
-        "sdk_worker.SdkHarness = Harness\n"
-        "work('localhost:1', 'worker')\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
-    assert done.stdout == "localhost:2\n" and "No such coder" in done.stderr, done.stderr
-
-
 def test_a_worker_ends_with_any_of_its_threads() -> None:
     """As `work` sets it: a broken channel ends its thread, and whatever is sent there afterwards would be lost."""
     program = (

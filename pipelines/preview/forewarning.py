@@ -39,7 +39,7 @@ _SUSPECT = (
     "By the declared counts it would be no noise, so the input of that last period, or the declaration, may be wrong: "
     "if it was the input, correct that period first, with `--correction`"
 )
-_ESTIMATES = "--like {}users=1e5,rank1=4%,rank20=0.5% (preview.like in a report) estimates it"
+_ESTIMATES = "--like {}rank1=4%,rank20=0.5%{} (preview.like in a report) estimates it"
 
 
 def forewarned(
@@ -85,7 +85,9 @@ def forewarned(
 
     parts = [list(part) for part in (rest, published) if part and top_k.k is not None]
     noisy = [group for part in parts for group in noise_in(part, noise)]
-    estimates = _ESTIMATES.format("" if top_k.domain.size else "items=1e5,")
+    items = "" if top_k.domain.size else "items=1e5,"
+    ends = (f"{items}users=1e5,", "") if top_k.groups is None else (f"'{items}users=2500{EACH},", "'")
+    estimates = _ESTIMATES.format(*ends)
     not_known = {
         "without a k there is no top k to find": top_k.k is None,
         f"{mechanism.about.name} publishes no counts; {estimates}": not (counts or declared),
@@ -143,7 +145,7 @@ def _enough(question: Question) -> str:
     reach = reach_of(question.top_k.mechanism, k, size) if size else None
     if k is None or reach is None:
         return ""
-    return f"{enough_told(reach, k, _unit(question))} (docs/choosing.md); "
+    return f"{enough_told(reach, k, _unit(question), grouped=question.asked.groups is not None)} (docs/choosing.md); "
 
 
 def _unit(question: Question) -> Fraction | None:

@@ -27,8 +27,8 @@ _Content = tuple[list[dict[str, Any]], Manifest | None]
 """The rows of a file, and its manifest. A manifest whose ranking is lost has no rows."""
 
 _APART = (
-    "show them apart; what a person has over all reports, their ledger adds up: {sign_off} of each with {ledger} says "
-    "it, or `private-topk budget show`"
+    "show them apart, in a folder each or as `show FOLDER/NAME-*` without quotes; what a person has over all reports, "
+    "their ledger adds up: {sign_off} of each with {ledger} says it, or `private-topk budget show`"
 )
 _CHANGED = "the manifest was changed: bring it back from a copy"
 _NEEDED = ("window_start", "window_end", "rank", "k", "returned", "release_id")
@@ -99,7 +99,7 @@ def _check_series(contents: Mapping[str, _Content]) -> None:
                 raise InvalidArgument("", verbatim(rule), _APART)
         columns = columns or (columns_in(rows[0]) if rows else None)
         if rows and columns_in(rows[0]) != columns:
-            raise InvalidArgument("", f"{verbatim(file)} has items or groups of other columns", "show them apart")
+            raise InvalidArgument("", f"{verbatim(file)} has items or groups of other columns", _APART)
         windows = [(row["window_start"], row["window_end"], group_of(row)) for row in rows]
         returned = {window: row["returned"] for window, row in zip(windows, rows, strict=True)}
         for window, items in Counter(windows).items():

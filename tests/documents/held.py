@@ -254,7 +254,8 @@ def one_clean_table(world: World) -> None:
         ("bo", "caf\u00e9 noir", "02. 11:00:00"),
         ("bo", "tea", None),
     ]
-    assert sorted(pl.read_csv(world.folder / "catalogue.csv")["item"]) == ["caf\u00e9 noir", "tea"]
+    menu = pl.read_csv(world.folder / "catalogue.csv").rows_by_key("item", named=True, unique=True)
+    assert menu == {"caf\u00e9 noir": {"title": "Caf\u00e9 Noir"}, "tea": {"title": "Tea"}}
 
 
 def one_spelling(world: World) -> None:

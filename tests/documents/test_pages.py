@@ -54,7 +54,7 @@ def the_whole_file_publishes_too(world: World) -> None:
     )
     assert status == 3, said  # of the weeks before there is no input
     for start in ("2026-08-24", "2026-08-31"):
-        ranked(f"reports/published/weekly-plays-{start}.avro", 20)(world)
+        ranked(f"reports/published/weekly-plays/{start}.avro", 20)(world)
 
 
 def three_countries_are_one_report(world: World) -> None:

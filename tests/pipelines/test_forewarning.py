@@ -299,4 +299,17 @@ def test_what_is_enough_is_told_and_the_page_has_it() -> None:
             )
             noisy, told = forewarned(asked)
             assert not noisy
-            assert f"; as a rule nine of ten are found where the item of place 10 has {cell} users or more " in told
+            rule = f"; as a rule nine of ten are found where the item of place 10 has {cell} users or more in"
+            assert f"{rule} a window (docs/choosing.md); --like users=1e5," in told
+
+
+def test_what_is_enough_with_groups_is_told_of_each_and_the_proposed_shape_is_taken() -> None:
+    groups = Groups(PublicDomain.of(["tv", "phone"]))
+    for items, size in ((PublicDomain.of(f"item {n}" for n in range(5000)), ""), (UnknownDomain(), "items=1e5,")):
+        asked = Question.of(10, domain=items, epsilon=Fraction(1), delta=Fraction("1e-6"), groups=groups)
+        _, told = forewarned(asked)
+        rule = " users or more in each group of a window, of the users that count there (docs/choosing.md); "
+        assert (rule in told) == (not size), told
+        [shape] = re.findall("--like '(.*?)' ", told)
+        assert shape == f"{size}users=2500 each,rank1=4%,rank20=0.5%"
+        assert "2,500 users" in forewarned(asked, shape)[1]

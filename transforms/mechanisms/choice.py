@@ -84,7 +84,7 @@ def noise_told(reach: float, resolution: Fraction | None) -> str:
     return f"about 998 of 1,000 {moved.format(_far(reach, resolution))}"
 
 
-def enough_told(reach: float, k: int, resolution: Fraction | None) -> str:
+def enough_told(reach: float, k: int, resolution: Fraction | None, *, grouped: bool) -> str:
     """What the top k need for nine of ten of them to be found, as a rule; in words that tell nothing but public facts.
 
     `python -m benchmarks.reaches --enough` measures it: 77 to 97% in eight of ten public data sets for k of 5 to 100,
@@ -92,7 +92,8 @@ def enough_told(reach: float, k: int, resolution: Fraction | None) -> str:
     """
     users = "" if resolution is not None else " users"
     needed = f"{_far(2 * reach, resolution)}{users}"
-    return f"as a rule nine of ten are found where the item of place {k:,} has {needed} or more in a window"
+    where = "each group of a window, of the users that count there" if grouped else "a window"
+    return f"as a rule nine of ten are found where the item of place {k:,} has {needed} or more in {where}"
 
 
 def _far(reach: float, resolution: Fraction | None) -> str:

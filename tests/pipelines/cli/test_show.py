@@ -145,8 +145,9 @@ def test_without_its_manifest_nothing_is_promised(published: Path, tmp_path: Pat
         (
             ["show", "two"],
             "two/b.csv has a window of 1970-01-01 00:00 to 1970-01-02 00:00 UTC that two/a.csv has too: give one of "
-            "them: a series has each window once; of two reports, show them apart; what a person has over all "
-            "reports, their ledger adds up: --sign-off of each with --ledger says it, or `private-topk budget show`; "
+            "them: a series has each window once; of two reports, show them apart, in a folder each or "
+            "as `show FOLDER/NAME-*` without quotes; what a person has over all reports, their ledger adds up: "
+            "--sign-off of each with --ledger says it, or `private-topk budget show`; "
             "if one is a correction, its manifest was changed: bring it back from a copy",
         ),
         (
@@ -156,8 +157,9 @@ def test_without_its_manifest_nothing_is_promised(published: Path, tmp_path: Pat
         ),
         (
             ["show", "two/a.csv", "other.csv"],
-            "other.csv is of another series than two/a.csv: answer sequence (now set): show them apart; what a "
-            "person has over all reports, their ledger adds up: --sign-off of each with --ledger says it",
+            "other.csv is of another series than two/a.csv: answer sequence (now set): show them apart, in a folder "
+            "each or as `show FOLDER/NAME-*` without quotes; what a person has over all reports, their ledger adds up: "
+            "--sign-off of each with --ledger says it",
         ),
         (["show", "rows.csv", "--html", "x", "--json"], "--html does not go with --json"),
         (["show", "rows.csv", "--overwrite"], "--overwrite needs --html: give it too, or leave this out"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from fractions import Fraction
@@ -36,6 +36,7 @@ from private_topk.transforms.stated import number, some, stated
 _BY_MANIFEST = "by the manifest: compare it with a copy"
 BY_RHO = ("zcdp", "gaussian")
 """The accountings that add up rhos."""
+_ADDED = ("epsilon", "delta", "rho")
 _OF_ROWS = ("user", "time")
 """The columns that a ledger holds, by role."""
 ROUNDED = Fraction("1.0001")
@@ -247,9 +248,32 @@ def named(charges: Sequence[Entry], more: str) -> Iterator[str]:
 def charged_otherwise(published: Manifest, charged: Cost) -> bool:
     """Whether a manifest states another cost of a window than a ledger has charged, by any reading of it, or none."""
     return not published.private or not any(
-        all(_is_one(getattr(cost, name), getattr(charged, name)) for name in ("epsilon", "delta", "rho"))
+        all(_is_one(getattr(cost, name), getattr(charged, name)) for name in _ADDED)
         for cost in cost_of_a_window(published).readings()
     )
+
+
+def one_cost_of_each(known: Iterable[tuple[str, Cost]]) -> dict[str, Cost]:
+    """The cost of a window of each release, but of one that two keys have drawn at two costs."""
+    costs = dict[str, dict[tuple[float | bool, ...], Cost]]()
+    for release_id, cost in known:
+        costs.setdefault(release_id, {})[_facts(cost)] = cost
+    return {name: cost for name, found in costs.items() if len(found) == 1 for cost in found.values()}
+
+
+def as_corrected(published: Manifest, costs: Mapping[str, Cost]) -> Manifest:
+    """The manifest, with the larger of two costs of what it corrects where more is known than it states.
+
+    Args:
+        costs: `one_cost_of_each`, as their own manifests or a ledger have it.
+    """
+    found = list[Publication]()
+    for each in published.corrects:
+        there, known = cost_of_publication(each), costs.get(each.release_id)
+        if known is not None and any(getattr(known, name) > ROUNDED * getattr(there, name) for name in _ADDED):
+            each = Publication.of(each.release_id, largest_sums([[(1, there)], [(1, known)]]))
+        found.append(each)
+    return msgspec.structs.replace(published, corrects=tuple(found))
 
 
 def charges_of(published: Iterable[Manifest], charges: Sequence[Entry]) -> list[tuple[Manifest, Entry | None]]:

@@ -16,12 +16,14 @@ from private_topk.pipelines.release.manifest import MANIFEST, Manifest
 from private_topk.pipelines.release.promise import (
     apart,
     as_charged,
+    as_corrected,
     charged_again,
     charged_too,
     charges_of,
     disputed,
     named,
     of_same_ids,
+    one_cost_of_each,
     series_of,
     with_charged,
 )
@@ -69,6 +71,11 @@ def with_books(
     charges = [each for each in books.charges if each.dataset in datasets]
     budgets = [budget for budget in books.budgets if budget.dataset in datasets]
     limits = tuple(limit(budget, books) for budget in budgets)
+    costs = one_cost_of_each((each.release_id, each.cost) for each in charges)
+    changed = [str(each.release_id) for each in parts if as_corrected(each, costs) != each]
+    if changed:
+        corrected = f"The manifest of {some(changed)} states less of what it corrects than the ledger"
+        otherwise.append(f"{corrected}: one was changed since, and these numbers count the larger.")
     told = [*otherwise, *apart(lacking, datasets)]
     report = replace(report, disputed=told, adopted=adopted(charges), limits=limits)
     if files and manifest.privacy is not None and not manifest.privacy.of_all_windows:
@@ -80,7 +87,7 @@ def with_books(
     lost = charged_too(charges, parts)
     report = replace(report, charged=len(lost), charged_again=charged_again(parts, lost))
     if lost or otherwise:
-        parts = [as_charged(*each) for each in charged]
+        parts = [as_corrected(as_charged(*each), costs) for each in charged]
         whole, told_by = series_of(parts, lost), with_charged(parts, lost)
         of_a_user = None if lost else report.rankings_of_a_user
         report = replace(report, manifest=whole, parts=told_by, rankings_of_a_user=of_a_user)

@@ -15,8 +15,11 @@ from private_topk.pipelines.release.formats import RANKING_FORMATS, as_text, col
 from private_topk.pipelines.release.manifest import MANIFEST, Manifest, series_change, series_difference
 from private_topk.pipelines.release.place import decoded, folders_of, manifest_path
 from private_topk.pipelines.release.promise import (
+    as_corrected,
+    cost_of_a_window,
     first_start,
     not_corrected,
+    one_cost_of_each,
     rankings_of_a_user,
     series_of,
 )
@@ -30,7 +33,7 @@ _APART = (
     "show them apart, in a folder each or as `show FOLDER/NAME-*` without quotes; what a person has over all reports, "
     "their ledger adds up: {sign_off} of each with {ledger} says it, or `private-topk budget show`"
 )
-_CHANGED = "the manifest was changed: bring it back from a copy"
+_CHANGED = "a manifest was changed: bring it back from a copy"
 _NEEDED = ("window_start", "window_end", "rank", "k", "returned", "release_id")
 
 
@@ -46,6 +49,12 @@ def read_published(*places: str) -> PublishedReport:
     found = [_files(as_path(place, "ranking")) for place in places]
     files = list(dict.fromkeys(file for some, _ in found for file in some))
     published = {file: _read(file) for file in files}
+    promising = [each for _, each in published.values() if each is not None and each.private]
+    costs = one_cost_of_each((str(each.release_id), cost_of_a_window(each)) for each in promising)
+    for file, (_, each) in published.items():
+        if each is not None and as_corrected(each, costs) != each:
+            rule = f"{verbatim(file)} states less of what it corrects than the manifest of that"
+            raise InvalidArgument("", rule, _CHANGED)
     uncorrected = {each.release_id for each in not_corrected([one for _, one in published.values() if one is not None])}
     contents = {file: each for file, each in published.items() if each[1] is None or each[1].release_id in uncorrected}
     rows = [row for some, _ in contents.values() for row in some]

@@ -1125,3 +1125,21 @@ def test_a_sheet_before_a_run_is_for_a_dry_run_of_a_known_release(more: tuple[st
     if more != ("--dry-run",):
         done = command("report", "weekly.yaml", "--window-end", "2026-01-12", "--sign-off", *more)
         assert done.status == 2 and said in done.err and not done.out, done
+
+
+def test_a_correction_that_states_less_of_what_it_corrects_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manifest of that contradicts it; if that is lost, the ledger."""
+    monkeypatch.chdir(tmp_path)
+    budget()
+    charged_days(6)
+    charged_correction()
+    place = Path("days/6.correction-1.manifest.json")
+    place.write_text(place.read_text().replace('"epsilon": 1.0, "delta": 0.0}', '"epsilon": 0.001, "delta": 0.0}'))
+    done = command("show", "days", "--sign-off", "--ledger", LEDGER)
+    assert done.status == 2 and "states less of what it corrects than the manifest of that" in done.err, done
+    lose("6.csv"), lose("6.manifest.json")
+    sheet = " ".join(command("show", "days", "--sign-off", "--ledger", LEDGER).out.split())
+    assert "weekly/6/correction-1 states less of what it corrects than the ledger" in sheet, sheet
+    assert "budget epsilon 2, delta 0" in sheet, sheet

@@ -30,7 +30,7 @@ from private_topk.pipelines.sinks import ToFile, ToFolder
 from private_topk.pipelines.sinks.files import WindowsTogether, windows_in
 from private_topk.pipelines.sinks.sink import about_the_output
 from private_topk.transforms.errors import InvalidArgument, verbatim
-from private_topk.transforms.release import Ranking, Release, is_paid, series_name
+from private_topk.transforms.release import Ranking, Release, Unpaid, is_paid, series_name
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.top_k import PrivateTopK, RankBlocks
 from private_topk.transforms.validation import named_as_arguments
@@ -90,8 +90,9 @@ class WriteRankings(beam.PTransform):
         if rank.reveal_active_windows:
             why = "no promise covers which windows are published"
             raise InvalidArgument("reveal_active_windows", f"has no manifest: {why}", "declare a {period}")
-        if request is not None:
-            request.check_of(rank)
+        if request is not None and not request.is_of(rank):
+            rule = f"for release {verbatim(request.release_id)} is not of this {{rank}}"
+            raise InvalidArgument("request", rule, "give Request.of(rank, ...) of the same rank")
         sink = sink_of(output, format, overwrite)
         if not isinstance(sink, ToFile | ToFolder):
             raise InvalidArgument("output", f"{verbatim(sink.uri)} must be a file or a folder")
@@ -104,7 +105,7 @@ class WriteRankings(beam.PTransform):
         if self._request is not None and not is_paid(self._request):  # Beam asks as a pipeline starts
             rule = f"for release {verbatim(self._request.release_id)} is paid for by no open charge: nothing is drawn"
             remedy = "run the pipeline in `with charge(request, LEDGER):` (charge without `with` does nothing)"
-            raise InvalidArgument("request", rule, remedy)
+            raise Unpaid("request", rule, remedy)
         return super().to_runner_api_parameter(context)
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:

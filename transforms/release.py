@@ -32,6 +32,10 @@ class UnreadableKey(InvalidArgument):
     """The error of a key that is not here: it may be where the workers or another account are."""
 
 
+class Unpaid(InvalidArgument):
+    """The error of rankings that an open charge does not pay for: nothing was drawn."""
+
+
 class NoiseSize(NamedTuple):
     """The size of the noise of published counts. Public: a function of the specification and of how many counts are
     published. Rows that a bound on the items per user leaves out are not part of it.
@@ -422,7 +426,7 @@ def paid_for(requests: Sequence[Any]) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # Beam says that it is "unable to translate" what is refused
-        if isinstance(error.__cause__, InvalidArgument):
+        if isinstance(error.__cause__, Unpaid):
             raise error.__cause__ from None
         raise
     finally:
@@ -430,7 +434,7 @@ def paid_for(requests: Sequence[Any]) -> Iterator[None]:
 
 
 def check_paid(ranking: Any) -> None:  # noqa: ANN401 - what draws, which has a release
-    """Raise InvalidArgument for rankings that a ledger may charge, while charges are open and none of them pays for
+    """Raise Unpaid for rankings that a ledger may charge, while charges are open and none of them pays for
     them: a request for another ranking under the same id does not. One of one's own names no draw to compare.
     """
     release = ranking.release
@@ -440,10 +444,12 @@ def check_paid(ranking: Any) -> None:  # noqa: ANN401 - what draws, which has a 
     if not paying:
         rule = f"{verbatim(release.id)} is not charged by the open `with charge(...)`, so this pipeline draws nothing"
         remedy = "give charge_all its Request too, or run it in a pipeline of its own outside that `with`"
-        raise InvalidArgument("release", rule, remedy)
+        raise Unpaid("release", rule, remedy)
     for request in paying:
-        if "draws" in request.parameters:
-            request.check_of(ranking)
+        if "draws" in request.parameters and not request.is_of(ranking):
+            rule = f"{verbatim(release.id)} was charged for another rank, so this pipeline draws nothing"
+            remedy = "run the rank that was charged, which is free, or charge this one under another id"
+            raise Unpaid("release", rule, remedy)
 
 
 def is_paid(request: object) -> bool:

@@ -173,13 +173,11 @@ class Request:
             stream=stream,
         )
 
-    def check_of(self, ranking: Drawn) -> None:
-        """Raise InvalidArgument unless it is one for these rankings: under its id, what they cost and depend on."""
+    def is_of(self, ranking: Drawn) -> bool:
+        """Whether it is one for these rankings: under its id, what they cost and depend on."""
         own = Request.of(ranking, dataset=self.dataset, fingerprint=self.fingerprint, key_id="", unit=self.unit)
         same = all(getattr(own, name) == getattr(self, name) for name in ("release_id", "windows", "cost"))
-        if not same or not own.parameters.items() <= self.parameters.items():
-            rule = f"for release {verbatim(self.release_id)} is not of this {{rank}}"
-            raise InvalidArgument("request", rule, "give Request.of(rank, ...) of the same rank")
+        return same and own.parameters.items() <= self.parameters.items()
 
     def readings(self) -> list[Cost]:
         """The costs that it may be charged as."""

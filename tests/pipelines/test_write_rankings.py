@@ -126,11 +126,21 @@ def test_a_charge_of_another_rank_of_the_id_draws_nothing(drawn: dict[str, Any])
             values = pipeline | beam.Create([("ann", "a")]).with_output_types(tuple[str, str])
             _ = values | top(request.release_id, **drawn) | beam.ParDo(lambda _: Path("drawn").touch())
 
-    with refused("request", "for release top/1 is not of this rank: give Request.of(rank, ...) of the same rank"):
+    with refused(
+        "release", "top/1 was charged for another rank, so this pipeline draws nothing: run the rank that was"
+    ):
         run(asked)
     assert not Path("drawn").exists() and [each.outcome for each in ledger.read().charges] == ["failed"]
     run(replace(asked, release_id="own/1", parameters={"mechanism": "mine"}))
     assert Path("drawn").exists()
+
+
+def test_a_job_that_failed_in_a_charge_does_not_look_refused() -> None:
+    """As runners end it whose refusals come from workers: an answer may be out."""
+    opened()
+    request = Request.of(top(), dataset="plays", fingerprint="ab" * 16)
+    with pytest.raises(RuntimeError, match="the job has failed"), charge(request, LEDGER):
+        raise RuntimeError("the job has failed") from InvalidArgument("", "a worker has refused")
 
 
 def test_a_request_that_no_open_charge_pays_for_draws_nothing() -> None:

@@ -257,13 +257,13 @@ class _ShardDoFn(ThreadPoolDoFn):
         self._dropped, self._start = {reason: DroppedRows(reason) for reason in REASONS}, BundleStart()
         self._rounded = RoundedRows()
 
-    def start_bundle(self) -> None:
-        # Not in setup: a worker connects to its runner after that, so Flink would wait three minutes for a connection
-        # after each restart, and never tell what was refused.
-        self._hash_key = self._key.derive("user hash")
+    def setup(self) -> None:
+        super().setup()
         self._spec.domain.prepare()
         if self._spec.groups is not None:
             self._spec.groups.labels.index()
+
+    def start_bundle(self) -> None:
         super().start_bundle()
         self._start.begin()
         self._held: list[pa.RecordBatch] = []
@@ -316,7 +316,9 @@ class _ShardDoFn(ThreadPoolDoFn):
             narrow = {each.name: columns[each.name].cast(each.type) for each in self._empty.schema}
             return _Encoded(Counter(), make_table(**narrow))
         block, items, _, dropped, rounded = rankable(block, self._spec)
-        words = hash_labels(block["user"], self._hash_key)
+        # Not in setup: a worker connects to its runner after that, so Flink would wait three minutes for a connection
+        # after each restart, and never tell that a key was refused.
+        words = hash_labels(block["user"], self._key.derive("user hash"))
         others = {name: block[name].to_numpy().astype(kind) for name, kind in self._partitioning.window_columns.items()}
         names = [*["group", "rows"] * (self._spec.groups is not None), *self._spec.score.columns]
         others |= {name: block[name].to_numpy() for name in names}

@@ -98,6 +98,11 @@ class Windows:
         inside = {pair for pair in self._pairs() if first <= pair[0] and pair[1] <= last}
         return self._regular(inside) if inside else None
 
+    def without(self, others: Windows) -> Windows | None:
+        """Those that are none of the others; None if all are."""
+        left = {*self._pairs()} - {*others._pairs()}
+        return self._regular(left) if left else None
+
     def overlapping(self, starts: Instants, ends: Instants) -> Instants:
         """How many of these windows overlap each of the given slices, shape as given."""
         return np.sum([run.overlapping(starts, ends) for run in self.runs], axis=0)

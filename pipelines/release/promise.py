@@ -193,18 +193,40 @@ def charged_too(charges: Iterable[Entry], here: Iterable[Manifest]) -> list[Entr
     return [each for each in of_these if (each.release_id, None) not in shown and id(each) not in paying]
 
 
+def windows_charged_too(charged: Iterable[tuple[Manifest, Entry | None]]) -> list[Entry]:
+    """The charges, each with those of its windows that no manifest here counts, though others of its release do.
+
+    A total of all windows counts each of them once anyhow, so of that only what was corrected or corrects is one.
+    """
+    charged = [(each, charge) for each, charge in charged if charge is not None and each.to_date is None]
+    shown = not_corrected([each for each, _ in charged])
+    found = list[Entry]()
+    for charge in {id(charge): charge for _, charge in charged if charge is not None}.values():
+        own = [each for each in shown if each.release_id == charge.release_id]
+        correcting = [each for each in shown if any(one.release_id == charge.release_id for one in each.corrects)]
+        if charge.unit == "user" and not correcting and not any(each.corrects for each in own):
+            continue
+        counted = Windows.at(bounds for each in [*own, *correcting] for bounds in each.bounds())
+        if (own or correcting) and (left := charge.windows.without(counted)) is not None:
+            bound = charge.windows_of_a_user
+            found.append(replace(charge, windows=left, windows_of_a_user=bound and min(bound, left.number)))
+    return found
+
+
 def _untold(published: Iterable[Manifest], also: Iterable[Entry]) -> list[Entry]:
     """The charges that no correction among the published tells of: of a release that two keys have drawn it tells of
-    one, and of none here if that is published itself.
+    one, of none whose windows it has not, and of none here if that is published itself.
     """
     published, found = list(published), []
-    told = {one.release_id for manifest in published for one in manifest.corrects}
-    told -= {manifest.release_id for manifest in published}
-    for each in sorted(also, key=lambda charge: charge.cost.rho):
-        if each.release_id in told:
-            told.remove(each.release_id)
+    told = {one.release_id: each.paid_for() for each in published for one in each.corrects}
+    for each in published:
+        told.pop(str(each.release_id), None)
+    for charge in sorted(also, key=lambda charge: charge.cost.rho):
+        windows = told.get(charge.release_id)
+        if windows is not None and _share(Windows.at(windows), charge.windows):
+            del told[charge.release_id]
         else:
-            found.append(each)
+            found.append(charge)
     return found
 
 

@@ -25,6 +25,7 @@ from private_topk.pipelines.release.promise import (
     of_same_ids,
     one_cost_of_each,
     series_of,
+    windows_charged_too,
     with_charged,
 )
 from private_topk.pipelines.show.published import PublishedReport
@@ -84,12 +85,13 @@ def with_books(
         charges = [each for each in charges if each.windows.overlapping(*shown).any()]
     series = {series_name(str(each.release_id)) for each in parts}
     others = dict.fromkeys(series_name(each.release_id) for each in charges).keys() - series
-    lost = charged_too(charges, parts)
-    report = replace(report, charged=len(lost), charged_again=charged_again(parts, lost))
-    if lost or otherwise:
+    lost, lacked = charged_too(charges, parts), [] if files else windows_charged_too(charged)
+    also = [*lost, *lacked]
+    report = replace(report, charged=len(also), charged_again=charged_again(parts, also))
+    if also or otherwise:
         parts = [as_corrected(as_charged(*each), costs) for each in charged]
-        whole, told_by = series_of(parts, lost), with_charged(parts, lost)
-        of_a_user = None if lost else report.rankings_of_a_user
+        whole, told_by = series_of(parts, also), with_charged(parts, also)
+        of_a_user = None if also else report.rankings_of_a_user
         report = replace(report, manifest=whole, parts=told_by, rankings_of_a_user=of_a_user)
     of_each = " ".join(sentence(budget, books, planned=planned) for budget in budgets)
     of_each += f" Among these are charges of {some(sorted(others))}, which no other number here counts." * bool(others)
@@ -97,7 +99,8 @@ def with_books(
     why = ", of which no manifest is here: these numbers count that"
     if files:
         why = ", which is not among the files shown: these numbers count that. Show the folder for all that lies in it"
-    return report, (of_each, *named(lost, why), *told)
+    more = ", with windows that are not here, lost or not published yet: these numbers count them"
+    return report, (of_each, *named(lost, why), *named(lacked, more), *told)
 
 
 def _names(parts: Iterable[Manifest]) -> list[str]:

@@ -483,3 +483,22 @@ def test_what_ran_without_a_ledger_is_adopted_by_a_budget_of_whole_users_with_al
     assert ledger.read().charges[0].cost.epsilon * charged.reached() == 3
     sheet = command("show", "top.avro", "--sign-off", "--ledger", LEDGER)
     assert sheet.status == 0 and "one was changed" not in sheet.out + sheet.err, sheet
+
+
+@pytest.mark.parametrize("unit", ["user-window", "user"])
+@pytest.mark.parametrize("corrected", [False, True])
+def test_a_window_of_a_folder_that_is_lost_counts_by_the_ledger(unit: str, corrected: bool) -> None:
+    """Though other windows of its release are here: of three days with epsilon 1, and with 1/2 for a correction."""
+    opened(unit)
+    for id, epsilon, output in (("top/1", 1.0, "tops/"), ("top/2", 0.5, "tops/correction-1/"))[: 1 + corrected]:
+        rank = top(id, epsilon=epsilon)
+        request = Request.of(rank, dataset="plays", fingerprint="ab" * 16, unit=unit)
+        with charge(request, LEDGER):
+            write(output, rank, request, corrects="tops/" if id == "top/2" else None)
+    for file in Path(output).glob("20260105*"):
+        file.unlink()
+    sheet = " ".join(command("show", "tops", "--sign-off", "--ledger", LEDGER).out.split())
+    of_all = "budget" if unit == "user" else "of a person in all windows"
+    assert f"{of_all} epsilon {4.5 if corrected else 3}, delta 0" in sheet, sheet
+    told = " too, with windows that are not here, lost or not published yet: these numbers count them"
+    assert (told in sheet) == (corrected or unit == "user-window"), sheet

@@ -256,6 +256,7 @@ class _ShardDoFn(ThreadPoolDoFn):
         self._empty = UserShard.of(spec, partitioning, key).no_rows()
         self._dropped, self._start = {reason: DroppedRows(reason) for reason in REASONS}, BundleStart()
         self._rounded = RoundedRows()
+        self._hash_key: bytes | None = None
 
     def setup(self) -> None:
         super().setup()
@@ -316,9 +317,11 @@ class _ShardDoFn(ThreadPoolDoFn):
             narrow = {each.name: columns[each.name].cast(each.type) for each in self._empty.schema}
             return _Encoded(Counter(), make_table(**narrow))
         block, items, _, dropped, rounded = rankable(block, self._spec)
-        # Not in setup: a worker connects to its runner after that, so Flink would wait three minutes for a connection
-        # after each restart, and never tell that a key was refused.
-        words = hash_labels(block["user"], self._key.derive("user hash"))
+        if self._hash_key is None:
+            # Not in setup: a worker connects to its runner after that, so Flink would wait three minutes for a
+            # connection after each restart, and never tell that a key was refused.
+            self._hash_key = self._key.derive("user hash")
+        words = hash_labels(block["user"], self._hash_key)
         others = {name: block[name].to_numpy().astype(kind) for name, kind in self._partitioning.window_columns.items()}
         names = [*["group", "rows"] * (self._spec.groups is not None), *self._spec.score.columns]
         others |= {name: block[name].to_numpy() for name in names}

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from private_topk.pipelines.process import is_read_along
-from private_topk.pipelines.report import Report, first_of
+from private_topk.pipelines.report import Report
 from private_topk.pipelines.show.published import when
 from private_topk.pipelines.sources.columns import UNITS, Columns, Rows, block_of, texts_of, to_microseconds
 from private_topk.pipelines.sources.files import Files
@@ -48,6 +48,7 @@ from private_topk.transforms.hashing import hash_labels
 from private_topk.transforms.metric import as_numbers
 from private_topk.transforms.rows import rankable
 from private_topk.transforms.spec import TopK
+from private_topk.transforms.stated import some
 from private_topk.transforms.types import is_text
 from private_topk.transforms.windows import Period
 
@@ -401,7 +402,7 @@ def _share(count: int, total: int) -> str:
 
 def _with_few(what: str, rows: dict[str, int]) -> str:
     few = [name for name, count in rows.items() if count < _MIN]
-    return f"{what} with fewer than 100 rows: {first_of(few) or 'none'}, of {len(rows):,}"
+    return f"{what} with fewer than 100 rows: {some(few, _MAX_NAMED) or 'none'}, of {len(rows):,}"
 
 
 def data_quality_of(report: Report) -> DataQuality:

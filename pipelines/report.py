@@ -49,7 +49,7 @@ from private_topk.transforms.mechanisms.choice import noise_told, reach_of
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.metric import USERS
 from private_topk.transforms.rows import rankable
-from private_topk.transforms.stated import number
+from private_topk.transforms.stated import number, some
 from private_topk.transforms.types import kind_of
 from private_topk.transforms.windows import Period
 
@@ -138,7 +138,7 @@ class Report:
                 told.append(f"an input of overall alone: {part.uri}, whose {value!r} is not in the list of groups")
         stated = [part.stated_groups() for part in parts]
         if None not in stated and (empty := sorted(listed.difference(*filter(None, stated)))):
-            told.append(f"no input is of these groups, whose rankings will be noise: {first_of(empty)}")
+            told.append(f"no input is of these groups, whose rankings will be noise: {some(empty, _NAMED)}")
         return told
 
     def check_amounts(self) -> None:
@@ -301,8 +301,8 @@ class Report:
         if missing:
             raise InputNotReady(
                 "success_file",
-                f"{verbatim(first_of(missing))} {'is' if len(missing) == 1 else 'are'} not there yet, so the input may "
-                "still be on its way",
+                f"{verbatim(some(missing, _NAMED))} {'is' if len(missing) == 1 else 'are'} not there yet, so the input "
+                "may still be on its way",
                 "nothing was done; call it again",
             )
 
@@ -354,11 +354,6 @@ def _too_few(least: int | None, where: str = "") -> InvalidArgument:
     remedy = "nothing was done; call it again if rows are still to come; if those that came cannot be ranked, "
     remedy += "--dry-run --show-dropped-rows tells an operator why"
     return InputNotReady("expect_rows_at_least", f"{least}: fewer rows{where} would count", remedy)
-
-
-def first_of(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
 
 
 def check_shards(shards: int | None) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 
-_OF_A_FLOAT, _NAMED = 15, 4
+_OF_A_FLOAT = 15
 
 
 def stated(value: Fraction | float) -> float:
@@ -26,7 +26,7 @@ def number(value: Fraction | float, digits: int = 6, rounding: str = ROUND_CEILI
     return f"{rounded:.{digits}g}" if digits > _OF_A_FLOAT else f"{float(rounded):.{digits}g}"
 
 
-def some(names: Sequence[str]) -> str:
+def some(names: Sequence[str], most: int = 4) -> str:
     """The first of some names, and how many more there are."""
-    rest = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{rest}"
+    rest = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{rest}"

@@ -7,7 +7,7 @@ Pages, words, sign-off sheets, manifests and dry runs all state what `promised` 
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -199,15 +199,17 @@ def windows_charged_too(charged: Iterable[tuple[Manifest, Entry | None]]) -> lis
     A total of all windows counts each of them once anyhow, so of that only what was corrected or corrects is one.
     """
     charged = [(each, charge) for each, charge in charged if charge is not None and each.to_date is None]
-    shown = not_corrected([each for each, _ in charged])
-    found = list[Entry]()
+    counted, of_corrections, found = defaultdict[str | None, list[Any]](list), set[str | None](), list[Entry]()
+    for each in not_corrected([each for each, _ in charged]):
+        names = {each.release_id, *(one.release_id for one in each.corrects)}
+        of_corrections |= names if each.corrects else set()
+        for name in names:
+            counted[name] += each.bounds()
     for charge in {id(charge): charge for _, charge in charged if charge is not None}.values():
-        own = [each for each in shown if each.release_id == charge.release_id]
-        correcting = [each for each in shown if any(one.release_id == charge.release_id for one in each.corrects)]
-        if charge.unit == "user" and not correcting and not any(each.corrects for each in own):
+        name = charge.release_id
+        if name not in counted or charge.unit == "user" and name not in of_corrections:
             continue
-        counted = Windows.at(bounds for each in [*own, *correcting] for bounds in each.bounds())
-        if (own or correcting) and (left := charge.windows.without(counted)) is not None:
+        if (left := charge.windows.without(Windows.at(counted[name]))) is not None:
             bound = charge.windows_of_a_user
             found.append(replace(charge, windows=left, windows_of_a_user=bound and min(bound, left.number)))
     return found

@@ -18,6 +18,7 @@ import pyarrow as pa
 from private_topk.pipelines.sources.columns import ROLES, Columns, Rows
 from private_topk.transforms.composite import as_a_list
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, refused, verbatim
+from private_topk.transforms.stated import some
 
 _MAX = 50
 """The most names that are listed: a table may have thousands."""
@@ -68,8 +69,7 @@ def check_names(
     else:
         keys = set(all_keys(where)) if {*missing.values()} != {"user"} and not columns.public else set()
         told = sorted({*map(str, known)} | keys)
-        more = f" and {len(told) - _MAX} more" if len(told) > _MAX else ""
-        rule = f"{name!r} is no column of {where}: it has {', '.join(map(_listed, told[:_MAX])) or 'none'}{more}"
+        rule = f"{name!r} is no column of {where}: it has {some([*map(_listed, told)], _MAX) or 'none'}"
         remedy = as_a_list([name] if role in ("item", "group") else []) or _with_names(named, told) if told else ""
     raise InvalidArgument(named[name], verbatim(rule), "; ".join(filter(None, (remedy, hint))))
 

@@ -89,7 +89,7 @@ def dry_run(
     yield "release", _release(report)
     yield from _ledger(report)
     yield "output", f"{report.sink.uri}: {_output(report)}"
-    yield "runner", f"{launch.name}: {'elsewhere' if launch.remote else 'here'}, {report.user_shards()} user shards"
+    yield "runner", f"{launch.name}: {launch.at}, {report.user_shards()} user shards"
     files = report.sink.files(report.windows)
     if files and not report.source.bounded:  # last, so that whatever else is in the way is told beside a live one too
         check_sole_launcher(files[0])

@@ -60,6 +60,7 @@ class Launch:
         deferred: running only writes the job down, and the launcher of a flex template submits it at once.
         waits_for_timers: the watermark waits for timers that a transform has set.
         follows_slowest_reader: of several readers of one source, the watermark follows the one farthest behind.
+        at: where the job runs, in words: a dry run tells it.
         cores: how many of its machine's cores a worker may fill by itself.
         by_reference: all workers are threads of this process, and no bundle is retried.
         listener: the runner for a source that must be listened to, if that is another one.
@@ -78,6 +79,7 @@ class Launch:
     deferred: bool = False
     waits_for_timers: bool = True
     follows_slowest_reader: bool = True
+    at: str = "here"
     cores: int = 1
     by_reference: bool = False
     listener: PipelineRunner | None = None

@@ -82,7 +82,7 @@ def prepare(arguments: Sequence[str]) -> Launch:
             )
     _check_bucket(google.temp_location, options)
     _settle(options)
-    return Launch("dataflow", DataflowRunner(), options, remote=True, deferred=handed_over)
+    return Launch("dataflow", DataflowRunner(), options, remote=True, deferred=handed_over, at="elsewhere")
 
 
 def _googles_libraries() -> bool:

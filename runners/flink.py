@@ -158,15 +158,23 @@ def _on_a_running_job_server(options: PipelineOptions, portable: PortableOptions
 
 
 def _launch(options: PipelineOptions, runner: FlinkJobRunner) -> Launch:
-    flink = options.view_as(FlinkRunnerOptions)
-    tasks = flink.parallelism
-    if tasks < 1 and flink.flink_master in _EMBEDDED and not options.view_as(PortableOptions).job_endpoint:
+    flink, endpoint = options.view_as(FlinkRunnerOptions), options.view_as(PortableOptions).job_endpoint
+    tasks, address = flink.parallelism, endpoint or flink.flink_master
+    embedded = address in _EMBEDDED
+    if tasks < 1 and embedded:
         tasks = os.cpu_count() or 1
     holding = 0 if options.view_as(StandardOptions).streaming else max(tasks, 0)
     runner.named = options.view_as(GoogleCloudOptions).job_name or runner.named
     named = partial(runner.name_after, runner.named)
     return Launch(
-        "flink", runner, options, answered=runner.answered, holding_tasks=holding, name_after=named, job=runner.job
+        "flink",
+        runner,
+        options,
+        at="here" if embedded else f"at {address}, which answers",
+        answered=runner.answered,
+        holding_tasks=holding,
+        name_after=named,
+        job=runner.job,
     )
 
 
@@ -581,8 +589,8 @@ _SAVEPOINTS = (
 
 _OVER = ("FINISHED", "FAILED", "CANCELED")
 
-_ENDING, _SUBMITTING = 30.0, 3.0
-"""Seconds for a job to end, and for one that was just submitted to be listed."""
+_ENDING, _GONE, _SUBMITTING = 30.0, 5.0, 3.0
+"""Seconds for a job to end, likewise where it is told to be gone already, and for one just submitted to be listed."""
 
 
 class Watch(threading.Thread):
@@ -623,7 +631,7 @@ class Watch(threading.Thread):
         self._reached = (0, 0)
         self._since: dict[str, float] = {}
         self._stopping, self._facts = "", facts
-        self._starved = False
+        self._starved = self._gone = False
         self._said: set[str] = set()
         self.refusal: Told | None = None
         self.over = False
@@ -636,7 +644,8 @@ class Watch(threading.Thread):
                 job = self._job()
                 if job is None and self.over:
                     return
-                if self._lasts("gone", job is None and state != ""):
+                self._gone = self._lasts("gone", job is None and state != "")
+                if self._gone:
                     self._say_once(
                         Line(
                             f"Flink: the job manager does not answer, or does not know {self._name} any more, as one "
@@ -670,7 +679,8 @@ class Watch(threading.Thread):
     def cancel(self) -> None:
         """Cancel the job, and wait until the cluster says that it is over. If it does not, the job is named."""
         began, job = time.monotonic(), self._job()
-        while time.monotonic() - began < _ENDING:
+        patience = _GONE if self._gone else _ENDING
+        while time.monotonic() - began < patience:
             if job is not None and job["state"] in _OVER:
                 return
             if job is not None:
@@ -679,7 +689,9 @@ class Watch(threading.Thread):
                 return
             time.sleep(0.5)
             job = self._job()
-        self._say(f"Flink: {self._manager.address} does not say that the job {self._name} is over: cancel it there")
+        where = f"cancel it there{'' if job else ', if a job manager comes back with it'}"
+        told = f"Flink: {self._manager.address} does not say that the job {self._name} is over: {where}"
+        self._say(Line(told, level="warning"))
 
     def look(self, job: str, state: str, tasks: dict[str, int]) -> None:
         if self._looks % 5 == 0 and state != "FAILED":  # rarely: for an answer the job manager serialises the whole job

@@ -47,7 +47,8 @@ def prepare(arguments: Sequence[str]) -> Launch:
         rule = f"--job_endpoint {verbatim(portable.job_endpoint)}: nothing answers there"
         raise Unreachable("", rule, "start the job service, or give its address as HOST:PORT")
     check_environment(options, default="LOOPBACK")
-    return Launch("portable", LoopbackRunner(), options)
+    at = "here" if portable.job_endpoint == "embed" else f"at {portable.job_endpoint}, which answers"
+    return Launch("portable", LoopbackRunner(), options, at=at)
 
 
 def check_environment(options: PipelineOptions, default: str | None, here: bool = True) -> None:

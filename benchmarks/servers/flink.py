@@ -5,7 +5,7 @@
     python -m benchmarks.servers.flink job-server
 
 Everything listens on loopback, but what `--prometheus` adds. `up` starts what is missing: a process that has ended is
-brought back. Processes are ended by the ids that `up` wrote down, never by name. Flink comes from
+brought back, as it was asked for. Processes are ended by the ids that `up` wrote down, never by name. Flink comes from
 PyPI, the jars of `apache-flink-libraries` with the scripts of `apache-flink`. The job server is packaged with Maven
 from its parts as released: `flink_job_server.xml` names the newest pair of Beam and Flink of which every part was
 found where this was made. `job-server` prints its path.
@@ -283,11 +283,22 @@ TO_PROMETHEUS = {
 }
 """What docs/month-on-flink.md says, for several processes on one machine."""
 
+_DEFAULTS = {"port": 8081, "task_managers": 2, "prometheus": False}
 
-def up(folder: Path, port: int, task_managers: int, settings: Mapping[str, object]) -> None:
-    """Start what is missing of a cluster and a worker pool, which outlive this process, and say how to use them."""
-    state = folder / "processes.json"
+
+def up(folder: Path, asked: Mapping[str, int | bool | None]) -> None:
+    """Start what is missing of a cluster and a worker pool, which outlive this process, and say how to use them.
+
+    Args:
+        asked: port, task managers, and whether Prometheus is served; where None, as of what runs, or by default.
+    """
+    state, kept = folder / "processes.json", folder / "asked.json"
     running = _running(state)
+    before = json.loads(kept.read_text()) if running and kept.exists() else _DEFAULTS
+    now = {**before, **{name: value for name, value in asked.items() if value is not None}}
+    if running and any(now[name] != before[name] for name in ("port", "prometheus")):
+        sys.exit("the cluster is up with another --port or --prometheus: `make flink-down` ends it")
+    port, task_managers, settings = now["port"], now["task_managers"], TO_PROMETHEUS if now["prometheus"] else {}
     wanted = ["job-manager", *(f"task-manager-{number}" for number in range(1, task_managers + 1)), "worker-pool"]
     missing = [name for name in wanted if name not in running]
     if not missing:
@@ -304,6 +315,8 @@ def up(folder: Path, port: int, task_managers: int, settings: Mapping[str, objec
         "(half a minute)"
     )
     try:
+        folder.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps(now))
         cluster.start(task_managers)
         cluster.start_worker_pool(port + 2)
     except RuntimeError as error:
@@ -354,17 +367,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("action", choices=("up", "down", "job-server"))
     parser.add_argument("--folder", type=Path, default=Path("out/flink"))
-    parser.add_argument("--port", type=int, default=8081)
-    parser.add_argument("--task-managers", type=int, default=2)
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--task-managers", type=int)
     parser.add_argument(
         "--prometheus",
         action="store_true",
+        default=None,
         help="show metrics at ports from 9249 on, at every address of this machine: Flink cannot choose one",
     )
     arguments = parser.parse_args(argv)
     if arguments.action == "up":
-        settings = TO_PROMETHEUS if arguments.prometheus else {}
-        up(arguments.folder, arguments.port, arguments.task_managers, settings)
+        up(arguments.folder, {name: getattr(arguments, name) for name in _DEFAULTS})
     elif arguments.action == "job-server":
         print(job_server())
     else:

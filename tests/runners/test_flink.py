@@ -51,7 +51,7 @@ def test_version_and_parallelism_come_from_the_cluster(cluster: Cluster, tmp_pat
     launch = prepare("FlinkRunner", on_it)
     flink = launch.options.view_as(FlinkRunnerOptions)
     assert (flink.flink_version, flink.parallelism) == ("1.19", 4)
-    assert flink.flink_master == f"http://{cluster.address}"
+    assert flink.flink_master == f"http://{cluster.address}" and launch.at == f"at {flink.flink_master}, which answers"
     assert launch.options.view_as(PortableOptions).environment_cache_millis == 700
     assert launch.runner.job_options["checkpointing_interval"] == 10_000
     assert launch.runner.job_options["max_bundle_time_mills"] == 200

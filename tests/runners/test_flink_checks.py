@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import socket
@@ -10,6 +11,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from apache_beam.options.pipeline_options import FlinkRunnerOptions, PortableOptions
@@ -86,7 +89,7 @@ def test_an_input_that_tasks_cannot_hold_is_refused_before_the_start(
     ).split()
     done = command(*words, "--parallelism", "4")
     assert done.status == 2 and "has 2.4 GB, and flink is given 4 tasks" in done.err and "--parallelism 9" in done.err
-    assert command(*words, "--parallelism", "9").status == 0
+    assert "runner   flink: here, " in command(*words, "--parallelism", "9").out
     assert not (tmp_path / "out.csv").exists()
 
 
@@ -127,6 +130,21 @@ def test_a_cluster_says_what_it_lacks(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(SystemExit, match="install Maven"):
         flink.main(["up", "--folder", str(tmp_path / "flink"), "--port", str(free_port(neighbours=2))])
     assert not (tmp_path / "flink").exists()
+
+
+def test_what_is_brought_back_is_as_it_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a plain `up`: at its port, with its metrics, and all of its task managers; a second port is refused."""
+    asked: list[Any] = []
+    cluster = SimpleNamespace(start=asked.append, start_worker_pool=asked.append, words=list)
+    monkeypatch.setattr(flink, "Cluster", lambda folder, port, state, settings: asked.append(settings) or cluster)
+    port, place = free_port(neighbours=2), ["--folder", str(tmp_path / "flink")]
+    flink.main(["up", *place, "--port", str(port), "--prometheus", "--task-managers", "3"])
+    running = {"job-manager": [os.getpid(), flink._started(os.getpid())]}
+    (tmp_path / "flink" / "processes.json").write_text(json.dumps(running))
+    flink.main(["up", *place])
+    assert asked == [flink.TO_PROMETHEUS, 3, port + 2] * 2
+    with pytest.raises(SystemExit, match="is up with another --port or --prometheus: `make flink-down` ends it"):
+        flink.main(["up", *place, "--port", str(port + 1)])
 
 
 def test_a_cluster_needs_three_ports(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from private_topk.pipelines.run import told_by
 from private_topk.runners import flink, prepare
 from private_topk.runners.flink import FlinkJobRunner, JobManager, Watch
 from private_topk.transforms.errors import InvalidArgument, Unreachable, WorkerRefusal, crosses
-from tests.pipelines.support import command, options, write
+from tests.pipelines.support import command, options, wait_until, write
 
 END = 9_223_372_036_854_775_807
 VERTICES = [
@@ -267,6 +267,7 @@ def test_a_name_that_is_given_stays_before_that_of_the_release(address: str) -> 
     words = [f"--flink_master={address}", f"--job_endpoint={address}", "--environment_type=EXTERNAL"]
     launch = prepare("flink", [*words, f"--environment_config={address}", "--job_name=mine"])
     assert isinstance(launch.runner, FlinkJobRunner) and launch.runner.named == "mine"
+    assert launch.at == f"at {address}, which answers", "as a dry run tells"
     for _ in range(2):  # a launch may be used again
         launch.name_after("plays: 2026")
         assert launch.runner.named == "mine-plays-2026-7e301d11"
@@ -494,6 +495,30 @@ def test_a_job_is_cancelled_in_its_cluster(
     watching.cancel()
     Watch(JobManager("127.0.0.1:1"), "job", threading.Event(), said.append).cancel()
     assert len(said) == 2 and all("the job job is over: cancel it there" in line for line in said)
+    assert said[1].endswith(", if a job manager comes back with it") and said[0].endswith("there")
+
+
+def test_where_the_job_manager_is_told_to_be_gone_a_launcher_ends_soon(
+    manager: StubJobManager, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its operator was just told to end it; where it is back by then, it is waited for as ever."""
+    monkeypatch.setattr(flink, "_GONE", 0.2)
+    said: list[str] = []
+    watching = Watch(JobManager(address), "job", threading.Event(), said.append)
+    watching.patience = 0
+    watching.start()
+    wait_until(lambda: watching._looks)
+    manager.lost = True
+    wait_until(lambda: said)
+    there, watching._manager = watching._manager, JobManager("127.0.0.1:1")
+    began = time.monotonic()
+    watching.cancel()
+    assert time.monotonic() - began < 5 and "if a job manager comes back with it" in said[1]
+    manager.lost, manager.stops, watching._manager = False, False, there
+    wait_until(lambda: not watching._gone)
+    threading.Timer(1, setattr, (manager, "stops", True)).start()
+    watching.cancel()
+    assert manager.state == "CANCELED" and len(said) == 2
 
 
 def test_a_job_that_is_not_known_any_more_is_told(manager: StubJobManager, watch: Callable) -> None:

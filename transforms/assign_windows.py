@@ -56,6 +56,8 @@ _KEYS = 16
 _EARLIEST = TimestampCombiner.OUTPUT_AT_EARLIEST
 _TICK = 1000
 """A millisecond: the resolution of timestamps in portable runners."""
+_YEAR = 366 * 86_400e6
+"""Microseconds: a row's time in another unit is further than this from when it came."""
 
 
 @beam.typehints.with_input_types(pa.RecordBatch)
@@ -214,18 +216,25 @@ class _ActiveDoFn(beam.DoFn):
 
 @crosses
 class _PlaceDoFn(beam.DoFn):
-    """Counts the rows that are in no window, and those of which every window has closed."""
+    """Counts the rows that are in no window, apart those that came in another year, and those of which every window
+    has closed.
+    """
 
     def __init__(self, period: Period) -> None:
         self._period = period
-        self._dropped = {reason: DroppedRows(reason) for reason in ("outside_the_period", "late")}
+        self._dropped = {reason: DroppedRows(reason) for reason in ("outside_the_period", "a_year_off", "late")}
         self._start = BundleStart()
 
     def start_bundle(self) -> None:
         self._start.begin()
 
-    def _count(self, outside: np.ndarray, late: np.ndarray) -> None:
-        dropped = {reason: int(rows.sum()) for reason, rows in zip(self._dropped, (outside, late), strict=True)}
+    def _count(self, block: pa.RecordBatch, outside: np.ndarray, late: np.ndarray) -> None:
+        off = np.zeros_like(outside)
+        if "arrived" in block.schema.names:
+            time, arrived = (block[name].to_numpy().astype(float) for name in ("time", "arrived"))
+            off = outside & (np.abs(time - arrived) > _YEAR)
+        counted = zip(self._dropped, (outside & ~off, off, late), strict=True)
+        dropped = {reason: int(rows.sum()) for reason, rows in counted}
         for reason, rows in dropped.items():
             self._dropped[reason].inc(rows)
         self._start.note(len(outside) - sum(dropped.values()), dropped)
@@ -252,7 +261,7 @@ class _NumberDoFn(_PlaceDoFn):
         if self._step is not None:
             inside &= (first == self._step) | ("value" not in block.schema.names)
             first = np.maximum(first, self._step)
-        self._count(outside, ~outside & ~inside)
+        self._count(block, outside, ~outside & ~inside)
         rows = of_rows(block)
         spans = [first, after][: 0 if len(self._period) == 1 else 1 + self._period.repeats]
         if not inside.all():
@@ -281,7 +290,7 @@ class SplitDoFn(_PlaceDoFn):
         arrived = block["arrived"].to_numpy() if "arrived" in block.schema.names else None
         time_slice, open_from = self._slices.of(block["time"].to_numpy(), arrived, closed_in(block))
         firsts, afters = self._slices.first[time_slice], self._slices.after[time_slice]
-        self._count(firsts == afters, (firsts < afters) & (open_from >= afters))
+        self._count(block, firsts == afters, (firsts < afters) & (open_from >= afters))
         rows, checksum = of_rows(block), checksum_in(block)
         late = bool(np.any(open_from > firsts))
         for at, members in partition(time_slice, len(self._slices)):

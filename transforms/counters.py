@@ -28,6 +28,7 @@ _SIZES = (100, 10_000, 1_000_000, 100_000_000)
 _LOOKED_AT = 1000
 _WHY = {
     "outside_the_period": "their times are outside the period, and so is an element without a time",
+    "a_year_off": "their times are outside the period, and over a year from when they came, as in another unit",
     "late": "they came after their windows had closed",
     "amount_rounds_to_0_or_less": "their amounts are 0 or less, or round to 0",
     "not_in_groups": "their groups are missing, or not in the list",

@@ -205,7 +205,7 @@ def test_the_settings_and_rules_for_prometheus_are_well_formed() -> None:
     assert release.fullmatch(f"{runner.named}-0123abcd".replace("-", "_"))  # as Flink's reporter writes labels
 
 
-DROPPED = ("outside_the_period", "null", "unreadable", "not_in_domain", "not_in_groups")
+DROPPED = ("outside_the_period", "a_year_off", "null", "unreadable", "not_in_domain", "not_in_groups")
 
 
 def test_the_service_starts_a_stream() -> None:

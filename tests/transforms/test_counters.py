@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ast
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import pyarrow as pa
 import pytest
 
 from private_topk.transforms import Period, PrivateTopK
+from private_topk.transforms.assign_windows import SplitDoFn, _NumberDoFn
 from private_topk.transforms.counters import about_users, exact_counters, read_dropped_rows
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.rows import MakeBlocks
+from private_topk.transforms.windows import microseconds
 from tests.transforms.pipelines import create, direct
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,6 +77,24 @@ def test_counters_of_an_own_pipeline_are_exact_on_request() -> None:
     assert dropped(nowhere, **asked, overall=True) == {}, "they count among all rows"
     assert dropped(plays, period=Period.of("2026-01-05", "2026-01-12")) == {"outside_the_period": "99"}
     assert dropped([("ana", "cake"), ("bo", None)]) == {"not_in_domain": "1", "null": "1"}
+
+
+@pytest.mark.parametrize("placing", [SplitDoFn, _NumberDoFn])
+def test_times_of_another_unit_are_counted_apart_from_rows_that_are_outside_the_period(placing: type) -> None:
+    """Milliseconds as seconds and the other way round; not rows that came before it, nor where none tells when."""
+    period, now = Period.of("2026-01-05", "2026-01-12"), microseconds(datetime(2026, 1, 6, tzinfo=UTC))
+    times = [now, now * 1000, now // 1000, now - 10**12, now - 10**12]
+    came = [now, now, now, now - 10**12 + 1, now]
+
+    def dropped(**columns: list[int]) -> dict[str, str]:
+        names, pipeline = [str(n) for n in range(5)], direct()
+        block = pa.RecordBatch.from_pydict({"user": names, "item": names, "time": times, **columns})
+        with exact_counters():
+            _ = pipeline | create([block]) | beam.ParDo(placing(period))
+        return read_dropped_rows(pipeline.run().metrics())
+
+    assert dropped(arrived=came) == {"outside_the_period": "2", "a_year_off": "2"}
+    assert dropped() == {"outside_the_period": "4"}
 
 
 def test_only_the_counters_file_uses_metrics() -> None:

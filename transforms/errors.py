@@ -137,6 +137,12 @@ def of_another_release(field: str, rule: str, remedy: str = "") -> InvalidArgume
     return InvalidArgument(field, rule, f"{remedy}, and {ANOTHER_RELEASE}" if remedy else ANOTHER_RELEASE, True)
 
 
+def of_another_key(release_id: str, key_id: str | None, remedy: str) -> InvalidArgument:
+    """The refusal of a second answer under an id that another key has drawn, or may have."""
+    whose = f"is not the one under which {verbatim(release_id)} is drawn, whose id is {verbatim(str(key_id))}"
+    return InvalidArgument("release_key", whose, remedy)
+
+
 Told = InvalidArgument | IncompleteDataError
 """The errors whose text may be shown to whoever runs the job."""
 

@@ -41,7 +41,14 @@ from private_topk.pipelines.budget.statement import cost_in_words
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.differences import differing, of_streams, told
 from private_topk.pipelines.process import RunFailed, speaks
-from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, by_signature, literal, verbatim
+from private_topk.transforms.errors import (
+    ANOTHER_RELEASE,
+    InvalidArgument,
+    by_signature,
+    literal,
+    of_another_key,
+    verbatim,
+)
 from private_topk.transforms.loading import load
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import largest
@@ -601,12 +608,10 @@ def _settled(
         remedy = 'such as hmac.digest(key.derive("input"), content, "sha256").hex()'
         raise InvalidArgument("fingerprint", rule, remedy)
     asked = _legible(request)
-    for earlier in connection.charges(release_id=request.release_id, key_id=request.key_id):
+    charges = connection.charges(release_id=request.release_id)
+    for earlier in (each for each in charges if each.key_id == request.key_id):
         if earlier.outcome == ADOPTED:
-            known = f"{verbatim(request.release_id)} was adopted on {verbatim(earlier.charged)} from its manifest"
-            raise InvalidArgument(
-                "release_id", f"{known}, which does not tell its input: nothing more can be drawn", ANOTHER_RELEASE
-            )
+            raise _adopted(earlier)
         if (earlier.fingerprint, earlier.dataset) != (request.fingerprint, request.dataset):
             raise _other_input(asked, earlier)
         if not asked.asks_as(earlier):
@@ -615,13 +620,13 @@ def _settled(
             raise InvalidArgument("release_id", verbatim(rule), remedy)
         if asked.repeats(earlier):
             return ChargeReceipt(earlier.id, earlier.outcome, earlier.charged)
+    for earlier in charges:
+        if earlier.key_id != request.key_id and earlier.dataset == request.dataset:
+            if earlier.outcome == ADOPTED:
+                raise _adopted(earlier)
+            remedy = f"give that one (free), or {ANOTHER_RELEASE}"
+            raise of_another_key(earlier.release_id, earlier.key_id, remedy)
     books = connection.books(request.dataset)
-    for earlier in books.charges:
-        other_key = earlier.release_id == request.release_id and earlier.key_id != request.key_id
-        if other_key and not earlier.is_published:
-            rule = f"is another than {verbatim(earlier.key_id)}, under which {verbatim(earlier.release_id)} was charged"
-            remedy = f"that key finishes it at no further cost; or {ANOTHER_RELEASE}"
-            raise InvalidArgument("release_key", f"{rule} and is not finished", remedy)
     _check_clock(connection.now(), [*books.budgets, *books.renewals])
     _check_rows(asked, books.charges)
     _own(connection, books, request.dataset, request.unit)
@@ -629,6 +634,12 @@ def _settled(
     if asked.neighbours == "add-remove" and any(budget.unit == "user-window" for budget in books.budgets):
         _check_parts(asked, books.charges)
     return _best_reading(replace(asked, id=connection.next_id(Entry)), request, books, first)
+
+
+def _adopted(earlier: Entry) -> InvalidArgument:
+    known = f"{verbatim(earlier.release_id)} was adopted on {verbatim(earlier.charged)} from its manifest"
+    rule = f"{known}, which does not tell its input: nothing more can be drawn"
+    return InvalidArgument("release_id", rule, ANOTHER_RELEASE)
 
 
 def _held(connection: Connection, published: Entry) -> list[Entry]:

@@ -69,7 +69,7 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
     accepted: list[tuple[Report, Sequence[tuple[str, str]], bool]] = []
     facts: list[tuple[str, str]] = [] if numbers else list(report.prospects())
     for number in numbers:
-        other = report.is_of_another_key(number)
+        other = bool(report.other_key(number))
         known = not report.is_withdrawn(number) and (other or report.is_known_by_correction(number))
         if known and report.published(number):
             told = f"published before{' under another release key' * other}, in {printable(report.where(number))}"

@@ -244,7 +244,7 @@ class Publications(Periods):
                     raise InvalidArgument("output", rule, "move it, or change {output}")
             if not all(each.windows or each.lost_manifest for each in found):
                 # What cannot be drawn again is published where its correction, which stands for it, is.
-                other = self.is_of_another_key(number)
+                other = bool(self.other_key(number))
                 if not (self.is_corrected(number) and (other or self.is_known_by_correction(number))):
                     return False
                 told = "is lost, and its correction stands for it: bring it back from a copy"
@@ -288,15 +288,17 @@ class Publications(Periods):
                 if not (place.windows or place.lost_manifest):
                     self._tell_once(f"{self.name}: the ranking {place.path} is lost: bring it back from a copy")
 
-    def is_of_another_key(self, number: int) -> bool:
-        """Whether a period was published, as its manifest or the ledger knows, but not under the key at hand."""
+    def other_key(self, number: int) -> str:
+        """The id of the key under which a period was published, as its manifest or the ledger knows; nothing where that
+        is the key at hand, or none.
+        """
         with self.pointing():
             key_id = ReleaseKey.parse(self.options(number)["release_key"]).key_id()
             manifests = (each.pair.manifest for each in self._places(self, number))
             under = {each.key_id for each in manifests if each is not None}
             with suppress(InvalidArgument):  # a ledger that is not there yet knows of none; a charge refuses it
                 under |= {each.key_id for each in self._charges_of(self.release_id(number)) if each.is_published}
-            return bool(under) and key_id not in under
+            return "" if key_id in under else " or ".join(sorted(map(str, under)))
 
     def where(self, number: int) -> str:
         """The place of a published period: of its first publication, or where that is lost, of a correction."""

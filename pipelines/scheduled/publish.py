@@ -34,7 +34,7 @@ from private_topk.pipelines.sinks.sink import known_key_id
 from private_topk.pipelines.sources.domain import stand_ins
 from private_topk.pipelines.sources.source import Source
 from private_topk.runners import Launch, name_of
-from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, printable, verbatim
+from private_topk.transforms.errors import ANOTHER_RELEASE, InvalidArgument, of_another_key, printable, verbatim
 from private_topk.transforms.release import ReleaseKey, UnreadableKey
 from private_topk.transforms.windows.period import period_of
 
@@ -124,7 +124,7 @@ class ScheduledReport(Publications):
         known = [each for each in self._charges_of(self.release_id(number)) if each.outcome != ADOPTED]
         if self._correction is None or self.account is None or not known:
             return
-        if self.is_of_another_key(number):
+        if self.other_key(number):
             self._tell(number, "published under another release key: whether its rows have changed is not compared")
             return
         report, _ = self._made(number)
@@ -409,11 +409,10 @@ class ScheduledReport(Publications):
                         f"publish the period {self.words(earlier)} first",
                     )
             report = report_of(options, watch=self.watches, account=self.account)
-            if self.is_of_another_key(number):  # drawn under this one it would be a second answer, which nobody adds up
-                rule = f"is not the one under which {verbatim(self.release_id(number))} was published"
-                remedy = "give that one, bring the files back from a copy, or "
+            if other := self.other_key(number):  # also without a ledger
+                remedy = "give that one, bring the files back from a copy (both are free), or "
                 remedy += "publish a {correction}, which costs" if self._correction is None else ANOTHER_RELEASE
-                raise InvalidArgument("release_key", rule, remedy)
+                raise of_another_key(self.release_id(number), other, remedy)
             self._check_adopted(ReleaseKey.parse(options["release_key"]).key_id())
             if self.is_known_by_correction(number):
                 rule = f"lacks the files of {verbatim(self.release_id(number))}, which was corrected"

@@ -18,6 +18,7 @@ from private_topk.pipelines.show.reading import read_published
 from private_topk.pipelines.show.words import in_text, promise, shared_by
 from private_topk.transforms.mechanisms import Cost
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within, gaussian_epsilon
+from private_topk.transforms.release import ReleaseKey
 from tests.nightly import nightly_but
 from tests.pipelines.scheduled.support import CHARGED, called, folder, report, told
 from tests.pipelines.support import WEEKLY, command, costing
@@ -737,13 +738,15 @@ def test_what_another_key_has_published_is_not_drawn_again_though_all_of_it_is_l
     """The ledger knows it: no call charges or writes anything. A correction is a publication, and counts both."""
     (folder / "weekly.yaml").write_text(CHARGED)
     assert report(folder, *FIRST) == 0
+    key_id = ReleaseKey.parse(f"file:{folder}/key").key_id()
     (folder / "key").write_text("another key of enough bytes")
     for path in (folder / "out").iterdir():
         path.unlink()
     before = all_files(folder)
     for words in (FIRST, (*FIRST, "--dry-run"), ("--backfill", "--until", "2026-01-12")):
         said = called(folder, *words, status=2).err
-        assert "release_key is not the one under which weekly/20260105T000000Z--20260112T000000Z was" in said, said
+        name = "weekly/20260105T000000Z--20260112T000000Z"
+        assert f"release_key is not the one under which {name} is drawn, whose id is {key_id}" in said, said
         assert all_files(folder) == before
     assert report(folder, *SECOND) == 0 and report(folder, *FIRST, "--correction", "1") == 0
     assert called(folder, *SECOND, "--dry-run").out.endswith("published before: nothing to do\n")

@@ -103,6 +103,16 @@ class Windows:
         left = {*self._pairs()} - {*others._pairs()}
         return self._regular(left) if left else None
 
+    def holds(self, bounds: Iterable[tuple[datetime | None, datetime | None]]) -> bool:
+        """Whether windows of these bounds are all among them, which are not counted out."""
+        return all(
+            any(
+                end - start == run.size and (start - run.start) in range(0, run.number * run.step, run.step)
+                for run in self.runs
+            )
+            for start, end in self.at(bounds)._pairs()
+        )
+
     def overlapping(self, starts: Instants, ends: Instants) -> Instants:
         """How many of these windows overlap each of the given slices, shape as given."""
         return np.sum([run.overlapping(starts, ends) for run in self.runs], axis=0)

@@ -4,12 +4,16 @@ when the ranking was published.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
+from private_topk.pipelines.budget.composition import SERIES, UNITS
 from private_topk.pipelines.budget.rows import BROKEN, cost_in, fraction_in
 from private_topk.pipelines.budget.sharing import cost_of, windows_of_a_user
+from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.release.describe import of_a_shared_hash
 from private_topk.pipelines.release.manifest import Manifest, PrivacyFacts, Window
 from private_topk.pipelines.release.promise import ROUNDED, charged_otherwise, cost_of_a_window, covers
@@ -19,9 +23,11 @@ from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import MECHANISMS, make_mechanism, parameters_of
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget, DrawnCounts
 from private_topk.transforms.spec import TopK
+from private_topk.transforms.windows import WindowBounds
 
 _noise_of, _cost_of = lru_cache(maxsize=1024)(TopK.noise), lru_cache(maxsize=256)(cost_of)  # files of one question
 _SIX_DIGITS = 1e-5
+_windows_in = lru_cache(maxsize=256)(Windows.read)
 _CHANGED = "one was changed, or another version wrote it: bring it back from a copy"
 
 
@@ -36,12 +42,37 @@ def check_agrees(published: Manifest, path: str) -> None:
             told = "its epsilons, its rho and what it charges"
         elif published.parameters.get("neighbours", privacy.neighbours) != privacy.neighbours:
             told = "its neighbours and its parameters"
+        elif not _are_its_windows(published, privacy):
+            told = "its unit, its windows, their horizon and what it charges"
         elif published.mechanism in MECHANISMS:
             told = next(_otherwise(published, privacy), "")
     except (*BROKEN, InvalidArgument):
         told = "its mechanism, its parameters and its costs"
     if told:
         raise InvalidArgument("", f"{verbatim(path)} contradicts itself: {told} do not go together", _CHANGED)
+
+
+def _are_its_windows(published: Manifest, privacy: PrivacyFacts) -> bool:
+    """Whether unit, windows and horizon are those that are charged. A file lists all of the windows, or in a folder the
+    one that it is named after.
+    """
+    if (charge := published.charge) is None:
+        return True
+    charged, listed = _windows_in(charge.windows), published.paid_for()
+    names = [WindowBounds(*each).label() for each in listed]
+    whole = len(names) == charged.number or len(names) == 1 and (published.output or "").startswith(names[0])
+    least, horizon = charged.number, published.horizon
+    if horizon is not None and published.to_date is None:
+        least = max(least, math.ceil((horizon.end - horizon.start) / _longest(max(run.size for run in charged.runs))))
+    unit = UNITS["user-window"] if privacy.unit == SERIES else privacy.unit
+    shared = (privacy.windows or 1) >= least or not privacy.of_all_windows
+    return UNITS.get(charge.unit) == unit and whole and charged.holds(listed) and shared
+
+
+def _longest(size: int) -> timedelta:
+    """How long another window of a series can be: months differ by three days, and days by a change of clocks."""
+    length = timedelta(microseconds=size)
+    return length + timedelta(days=3 * (length >= timedelta(days=28)), hours=2 * (length >= timedelta(hours=22)))
 
 
 def drawn_with(published: Manifest) -> TopK:

@@ -87,7 +87,7 @@ def with_books(
     others = dict.fromkeys(series_name(each.release_id) for each in charges).keys() - series
     lost, lacked = charged_too(charges, parts), [] if files else windows_charged_too(charged)
     also = [*lost, *lacked]
-    report = replace(report, charged=len(also), charged_again=charged_again(parts, also))
+    report = replace(report, charged=also, charged_again=charged_again(parts, also))
     if also or otherwise:
         parts = [as_corrected(as_charged(*each), costs) for each in charged]
         whole, told_by = series_of(parts, also), with_charged(parts, also)

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from private_topk.pipelines.budget.accounting import Entry
 from private_topk.pipelines.release.formats import as_text, columns_in, group_of, item_of
 from private_topk.pipelines.release.manifest import Manifest, Window
 from private_topk.pipelines.release.promise import not_corrected
@@ -176,7 +177,7 @@ class PublishedReport:
         rankings_of_a_user: how many rankings one user may have changed in all; None where that is not known.
         parts: the manifests of a series, with those of rankings that were corrected.
         corrected: the first moments of the windows of which a correction is shown.
-        charged: how much else of it the numbers count that a ledger has charged; None where no ledger was asked.
+        charged: what else of it the numbers count that a ledger has charged; None where no ledger was asked.
         charged_again: how often of windows of which nothing is here, by their first moments, where more than once.
         disputed: the sentences on what that has charged otherwise than the manifests state, or not at all.
         adopted: the sentence on what that may lack, having been lost.
@@ -192,7 +193,7 @@ class PublishedReport:
     rankings_of_a_user: int | None = None
     parts: Sequence[Manifest] = ()
     corrected: Collection[datetime | None] = ()
-    charged: int | None = None
+    charged: Sequence[Entry] | None = None
     charged_again: Mapping[datetime | None, int] = field(default_factory=dict)
     disputed: Sequence[str] = ()
     adopted: str = ""

@@ -11,6 +11,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from private_topk.pipelines.budget.accounting import Entry
+from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.release.manifest import BudgetFacts, Manifest, Zcdp
 from private_topk.pipelines.release.promise import cost_of_publication, not_corrected
 from private_topk.pipelines.show.published import PublishedReport, day_of, in_the_newest, when
@@ -118,7 +120,7 @@ def _facts(report: PublishedReport, books: Sequence[str]) -> dict[str, Any]:
         "symbols": in_symbols(manifest),
         "budget": _numbers(privacy),
         "weak": weak_promise(privacy, everything),
-        "of_a_window": _of_a_window(manifest, report.parts),
+        "of_a_window": _of_a_window(manifest, report.parts, report.charged or ()),
         "all_windows": _numbers(everything) if everything else "",
         "over_a_year": over_a_year if spans and not privacy.of_all_windows else "",
         "hash_collisions": f"for every other user, add {shared_hash} to delta" * bool(manifest.delta_of_a_shared_hash),
@@ -141,8 +143,12 @@ def _mostly_noise(report: PublishedReport) -> str:
     return (told + ", ".join(noisy)) * bool(noisy)
 
 
-def _of_a_window(manifest: Manifest, parts: Sequence[Manifest]) -> str:
-    """What a window costs as zCDP each time it is published; where that differs, of how many of these."""
+def _of_a_window(manifest: Manifest, parts: Sequence[Manifest], also: Sequence[Entry]) -> str:
+    """What a window costs as zCDP each time it is published or was charged; where that differs, of how many of these.
+
+    Args:
+        also: what was charged and is not here, of which a part may tell (`with_charged`).
+    """
     found: dict[str, int] = {}
     shown = not_corrected(parts or [manifest])
     for each in shown:
@@ -151,6 +157,13 @@ def _of_a_window(manifest: Manifest, parts: Sequence[Manifest]) -> str:
             if zcdp is not None and zcdp.rho:
                 told = in_rho(zcdp)
                 found[told] = found.get(told, 0) + len(each.paid_for())
+    for charge in also:
+        tell = (each for each in shown if any(one.release_id == charge.release_id for one in each.corrects))
+        known = [bounds for each in tell for bounds in each.paid_for()]
+        left = charge.windows.without(Windows.at(known)) if known else charge.windows
+        if left is not None and charge.cost.rho:
+            told = in_rho(Zcdp.of(charge.cost))
+            found[told] = found.get(told, 0) + left.number
     if len(found) < 2:
         return "".join(found)
     of, times = ("", " times") if any(each.corrects for each in shown) else ("of ", "")

@@ -9,6 +9,7 @@ import math
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from private_topk.pipelines.budget.composition import UNITS
@@ -55,7 +56,8 @@ def in_words(report: PublishedReport) -> list[str]:
     sentences += [*not_counted(report), *declared_horizon(report), *what_is_lost(report)]
     sentences += what_was_adopted(report)
     if report.charged:
-        more = "one more publication" if report.charged == 1 else f"{report.charged:,} more publications"
+        many = len(report.charged)
+        more = "one more publication" if many == 1 else f"{many:,} more publications"
         sentences.append(f"These numbers also count {more} that a ledger has charged, and that is not shown.")
     sentences += report.disputed
     if everything := manifest.all_windows:
@@ -351,14 +353,22 @@ def of_places(report: PublishedReport) -> str:
 
 def changes_of(report: PublishedReport) -> list[str]:
     """Which windows of a series were asked otherwise than the newest, and how."""
-    spans: dict[str, list[str]] = {}
-    begin, hours = "", any(listing.hours for listing in report.listings())
+    spans, hours = dict[str, list[str]](), any(listing.hours for listing in report.listings())
+    begin: datetime | None = None
+    starts = sorted({each.start for part in report.parts for each in part.windows if each.start})
     for start, _, what in report.changes:
-        end = f"that of {day_of(start, report.zone, hours)}" if start else "that"
+        own = [each for each in starts if begin and start and begin <= each < start]
+        ends = dict.fromkeys(day_of(each, report.zone, hours) for each in own[:1] + own[-1:])
+        named = f"window{'s' * (len(own) > 1)} of {' to '.join(ends)}"
+        before = f"windows before that{f' of {day_of(start, report.zone, hours)}' if start else ''}"
         if what:
-            spans.setdefault(what, []).append(f"from {begin} to the last before {end}" if begin else f"before {end}")
-        begin = end
-    return [f"The windows {' and '.join(which)} were asked otherwise: {what}" for what, which in spans.items()]
+            spans.setdefault(what, []).append(named if own else before)
+        begin = start
+    alone = {what for what, which in spans.items() if len(which) == 1 and which[0].startswith("window of ")}
+    return [
+        f"The {' and the '.join(which)} {'was' if what in alone else 'were'} asked otherwise: {what}"
+        for what, which in spans.items()
+    ]
 
 
 def why_short(report: PublishedReport) -> list[str]:

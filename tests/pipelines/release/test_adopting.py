@@ -23,7 +23,7 @@ from private_topk.pipelines.cli import main, parser_of
 from private_topk.pipelines.cli.arguments import options_of
 from private_topk.pipelines.question import Question, asked_by
 from private_topk.pipelines.release.adopting import entries_of
-from private_topk.pipelines.release.describe import charge_of, manifest_of
+from private_topk.pipelines.release.describe import charge_of, manifest_of, planned
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.windows import Period
@@ -61,7 +61,8 @@ def asked(**more: object) -> Question:
 def published(question: Question, **facts: object) -> Manifest:
     columns = {"user": "who", "item": "what", "time": "when"}
     reading, facts = {"time_unit": "ms"}, {"key_id": "k", "dataset": "plays", **facts}
-    return msgspec.structs.replace(manifest_of(question, columns=columns, reading=reading), **facts)
+    manifest = planned(manifest_of(question, columns=columns, reading=reading), question, question.period)
+    return msgspec.structs.replace(manifest, **facts)
 
 
 @pytest.mark.parametrize(
@@ -300,11 +301,12 @@ def test_only_what_can_be_charged_to_the_dataset_is_adopted(
         "keyless": {"release_id": "keyless", "key_id": None},
         "swapped": {"release_id": "swapped", "privacy": msgspec.structs.replace(privacy, neighbours="replace-one")}
         | swapped,
-        "user": {"release_id": "user", "charge": msgspec.structs.replace(charge, unit="user")},
+        "user": {"release_id": "user"},
         "less": {"release_id": "less", "charge": msgspec.structs.replace(charge, epsilon="-1")},
         "when": {"release_id": "when", "charge": msgspec.structs.replace(charge, windows="[1, 2]")},
     }.items():
-        (tmp_path / f"{name}.manifest.json").write_bytes(published(question, **facts).encode())
+        of = asked(privacy_unit="user") if name == "user" else question
+        (tmp_path / f"{name}.manifest.json").write_bytes(published(of, **facts).encode())
     (tmp_path / "above" / "below").mkdir(parents=True)
     (tmp_path / "above" / "below" / "good.manifest.json").write_bytes(published(question).encode())
     (tmp_path / "none.manifest.json").write_text("{}")
@@ -318,7 +320,7 @@ def test_only_what_can_be_charged_to_the_dataset_is_adopted(
         "`private-topk budget create --ledger sqlite:///another.db --dataset plays --epsilon EPSILON --delta DELTA "
         "--privacy-unit user`, and adopt into it",
         "less": "less.manifest.json contradicts itself",
-        "when": "the manifest of when does not tell",
+        "when": "when.manifest.json contradicts itself",
         "none": "none.manifest.json is no manifest of a ranking",
         "missing": "missing has no manifest",
         "above": "above has no manifest: give a folder of rankings with their manifests, a ranking, or a file that "

@@ -108,6 +108,8 @@ def _difference(name: str, was: Any, now: Any) -> str:  # noqa: ANN401 - JSON
         return "another list of groups"
     if name == "domain" and None not in (was, now):
         return "another domain, whose order counts too"
+    if name == "windows" and isinstance(was, str) and isinstance(now, str):
+        return f"other windows: {was} (now {now})"
     if name in _AS_A_WHOLE or isinstance(was, dict | list) or isinstance(now, dict | list):
         return f"{'other' if name in _SEVERAL else 'another'} {name}"
     if name == "allowed_lateness":  # in microseconds, and in seconds as it may be typed

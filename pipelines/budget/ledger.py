@@ -675,8 +675,10 @@ def _own(connection: Connection, books: Books, dataset: str, unit: str) -> Budge
         rule = (
             f"must be {' or '.join(sorted(found))}, as in the budget of dataset {dataset}{''.join(charged)}, got {unit}"
         )
-        remedy = " or ".join(f'unit="{held}"' for held in sorted(found))
-        raise NoBudget("privacy_unit", verbatim(rule), f"{_OPEN}, or give Request.of {remedy}")
+        remedies = {held: f'give Request.of unit="{held}"' for held in found}
+        remedies[unit] = f"{_OPEN[:-1]} --privacy-unit {unit}`"
+        # The stronger promise first, as its name is.
+        raise NoBudget("privacy_unit", verbatim(rule), ", or ".join(remedies[name] for name in sorted(remedies)))
     return found[unit]
 
 
@@ -750,6 +752,7 @@ def _as_asked(question: Mapping[str, Any]) -> Mapping[str, Any]:
     """What a window is drawn with, and in place of its share the budget that was asked for, where that is noted."""
     drawn = {name: value for name, value in question.items() if name not in ("asked", "draws", "cap")}
     with suppress(KeyError, TypeError, ValueError):  # of a request of one's own, which may note anything
+        drawn["windows"] = Windows.read(json.dumps(drawn["windows"])).summary()
         whole = question["asked"]
         mechanism, counts = whole["asked"]["mechanism"], whole["asked"]["publish_counts"] or {}
         budget = {

@@ -427,7 +427,9 @@ BETWEEN = {
     "another list": Between(
         ("run", "report", "rank"), "refused", "another domain, whose order counts too", lose, {"domain": "fewer.txt"}
     ),
-    "other windows": Between(("run", "rank"), "refused", "with other windows", lose, {"window": "1d"}),
+    "other windows": Between(
+        ("run", "rank"), "refused", "2026-01-12 UTC (now 7 windows of 1 day, ", lose, {"window": "1d"}
+    ),
     "an epsilon that still fits": Between(
         ("run", "report", "rank"), "refused", "with epsilon 1 (now 0.5)", lose, {"epsilon": 0.5}
     ),

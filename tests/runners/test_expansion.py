@@ -9,11 +9,14 @@ import signal
 import socket
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import apache_beam as beam
 import grpc
@@ -26,6 +29,7 @@ from apache_beam.transforms.fully_qualified_named_transform import PYTHON_FULLY_
 from apache_beam.typehints.row_type import RowTypeConstraint
 
 from private_topk.pipelines.budget import Budget, Ledger
+from private_topk.pipelines.cli import serve
 from private_topk.runners.expansion import RANK_ROWS
 from tests.documents.reading import ROOT, blocks
 from tests.runners.servers import flink_job_server, free_port, listening_at, missing, module_serving, serving
@@ -108,6 +112,15 @@ def test_it_ends_with_a_signal(tmp_path: Path) -> None:
         assert process.wait(30) == 143
 
 
+def test_it_says_that_stages_are_running(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """A minute of work, an idle one, and the end."""
+    clock, sleep = Mock(side_effect=[0.0, 40.4, 40.4, 41.0, 41.0]), Mock(side_effect=[None, None, KeyboardInterrupt])
+    monkeypatch.setattr(serve, "time", SimpleNamespace(process_time=clock, sleep=sleep))
+    with pytest.raises(KeyboardInterrupt):
+        serve.COMMANDS["expansion-service"].execute(Namespace(port=0), [])
+    assert capfd.readouterr().err == "stages are running: 40 s of CPU in the last minute\n"
+
+
 @pytest.fixture(scope="module")
 def java_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The example, compiled in a folder of its own, with the lines of docs/java.md that print counters."""
@@ -133,16 +146,16 @@ def test_a_java_program_is_charged_once_it_expands_and_tells_its_status(tmp_path
     java.chmod(0o755)
     (tmp_path / "release.key").write_text("the key of the example's test")
     ledger = Ledger(f"sqlite:///{tmp_path}/budget.db")
-    ledger.create(Budget.of("orders", 1))
+    ledger.create(Budget.of("orders", 5, unit="user"))
     gone = f"localhost:{free_port()}"
     for word, orders, expands, status, said, outcomes in (
         (f"--expansion={gone}", "", 0, 1, f"nothing answers at --expansion={gone}: .*Nothing was charged", []),
         ("--jobEndpoint=8099", "", 0, 1, "nothing answers at --jobEndpoint=8099: .*Nothing was charged", []),
         ("--output=top", "", 5, 5, "the pipeline was refused with status 5: .*Nothing was charged", []),
-        ("--output=top", "", 0, 7, "\nthe program ended with status 7", ["failed"]),
-        ("--output=top", "ana,tea", 0, 1, "^release_id drinks/2026", ["failed"]),
+        ("--output=top", "", 0, 7, "\nthe program ended with status 7", ["failed"] * 2),
+        ("--output=top", "ana,tea", 0, 1, "^release_id popular/2026", ["failed"] * 2),
     ):
-        (tmp_path / "orders.csv").write_text(orders)
+        (tmp_path / "weekly.csv").write_text(orders)
         done = subprocess.run(
             [sys.executable, ROOT / "examples/java/charged.py", word],
             cwd=tmp_path,
@@ -159,11 +172,14 @@ def test_a_java_program_is_charged_once_it_expands_and_tells_its_status(tmp_path
 
 @pytest.mark.nightly
 @pytest.mark.server
-def test_a_charged_java_ranking_is_that_of_the_request(java_project: Path, service: str, tmp_path: Path) -> None:
-    """The example that passes its parameters to Java; with three ranks, where Java's own have two."""
+def test_charged_java_rankings_are_those_of_the_requests(java_project: Path, service: str, tmp_path: Path) -> None:
+    """The example that passes the parameters of its rankings to Java, and charges them together."""
     (java_project / "release.key").write_text("the key of the example's test")
     ledger = Ledger(f"sqlite:///{java_project}/budget.db")
-    ledger.create(Budget.of("orders", 1))
+    ledger.create(Budget.of("orders", 5, unit="user"))
+    times = ("2026-03-02T00:00:00Z", "2026-03-15T23:59:59Z", "never")
+    lines = [f"{user},{item},{time},2.5\n" for user, item in ORDERS for time in times]
+    (java_project / "weekly.csv").write_text("".join(lines))
     typo = (java_project / "charged.py").read_text().replace('"k": 3,', '"k": 3, "user": "auther",')
     (java_project / "typo.py").write_text(typo)
     rankings = []
@@ -175,15 +191,21 @@ def test_a_charged_java_ranking_is_that_of_the_request(java_project: Path, servi
             return subprocess.run(command, cwd=java_project, capture_output=True, text=True, timeout=600, check=False)
 
         done = charged("typo.py", tmp_path / "none")
-        assert done.returncode == 1 and "got an element of type row of user, item, without auther" in done.stderr
+        assert (
+            done.returncode == 1
+            and "got an element of type row of user, item, at, price, without auther" in done.stderr
+        )
         assert not ledger.read().charges
         for top in (tmp_path / "first", tmp_path / "again"):
             done = charged("charged.py", top)
             assert done.returncode == 0, done.stderr[-3000:]
-            rankings.append(sorted(Path(f"{top}-00000-of-00001").read_text().splitlines()))
-    assert len(rankings[0]) == 3 and rankings[1] == rankings[0]
-    [entry] = ledger.read().charges
-    assert (entry.cost.epsilon, entry.outcome) == (Fraction(1), "released")
+            assert "SEVERE" not in done.stderr
+            files = [Path(f"{top}-{name}-00000-of-00001") for name in ("popular", "spending")]
+            rankings.append([sorted(file.read_text().splitlines()) for file in files])
+    assert [len(lines) for lines in rankings[0]] == [6, 6] and rankings[1] == rankings[0]
+    assert [line.split(",")[1:3] for line in rankings[0][0][::3]] == [["1", "tea"]] * 2
+    charges = [(entry.release_id, entry.cost.epsilon, entry.outcome) for entry in ledger.read().charges]
+    assert charges == [("popular/2026", Fraction(3), "released"), ("spending/2026", Fraction(2), "released")]
 
 
 @pytest.mark.nightly
@@ -222,4 +244,4 @@ def test_java_ranks(
         if runner != "flink":  # its mini cluster is slow to start
             command = ["mvn", "-B", "-q", "test", f"-Dexpansion={service}", f"-DjobEndpoint={jobs}"]
             done = subprocess.run(command, cwd=java_project, capture_output=True, text=True, timeout=600, check=False)
-            assert done.returncode == 0 and "Tests run: 1, Failures: 0" in done.stdout, done.stdout[-3000:]
+            assert done.returncode == 0 and "Tests run: 2, Failures: 0" in done.stdout, done.stdout[-3000:]

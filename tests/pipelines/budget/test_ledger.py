@@ -303,7 +303,7 @@ def test_a_missing_table_dataset_or_unit_is_named(url: str) -> None:
         with refused("dataset", "songs has no budget in this ledger, which knows plays"):
             ask(request("a", dataset="songs"))
         rule = "must be user-window, as in the budget of dataset plays, got user: "
-        with refused("privacy_unit", rule, "open one with `private-topk budget create`, or give Request.of"):
+        with refused("privacy_unit", rule, "create --privacy-unit user`, or give Request.of unit="):
             ask(request("a", unit="user"))
     assert ledger.read().charges == []
 

@@ -2,6 +2,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.logging.Logger;
 import org.apache.beam.fn.harness.ExternalWorkerService;
 import org.apache.beam.sdk.Pipeline;
 import org.apache.beam.sdk.extensions.python.PythonExternalTransform;
@@ -55,6 +56,10 @@ public class TopDrinks {
   private static final Schema ORDER =
       Schema.builder().addStringField("user").addStringField("item").build();
 
+  // What Beam leaves open after a good job, gRPC tells in 40 lines of SEVERE. A level would not outlive Beam's workers.
+  private static final Logger FORGOTTEN_CHANNELS =
+      Logger.getLogger("org.apache.beam.vendor.grpc.v1p69p0.io.grpc.internal.ManagedChannelOrphanWrapper");
+
   // Named as in docs/java.md.
   private static final Map<String, Object> PARAMETERS =
       Map.of(
@@ -64,14 +69,18 @@ public class TopDrinks {
           "max_items_per_user", 2);
 
   public static void main(String[] args) throws Exception {
-    Pipeline pipeline = pipeline(args);
+    run(pipeline(args));
+  }
+
+  static void run(Pipeline pipeline) {
     if (!pipeline.getOptions().as(Options.class).getExpandOnly()) {
       System.out.println(pipeline.run().waitUntilFinish());
     }
     System.exit(0); // the worker's server has threads of its own
   }
 
-  static Pipeline pipeline(String... args) throws Exception {
+  static Pipeline empty(String... args) throws Exception {
+    FORGOTTEN_CHANNELS.setFilter(record -> false);
     Options options = PipelineOptionsFactory.fromArgs(args).withValidation().as(Options.class);
     // What LOOPBACK does, but earlier: Beam needs the address of Java's workers when it expands RankRows.
     var worker = new ExternalWorkerService(options).start();
@@ -79,8 +88,21 @@ public class TopDrinks {
     options.setDefaultEnvironmentConfig(worker.getApiServiceDescriptor().getUrl());
     // Else Prism splits what is being counted, and counts come twice.
     ExperimentalOptions.addExperiment(options.as(ExperimentalOptions.class), "prism_disable_sdf_split");
+    return Pipeline.create(options);
+  }
 
-    Pipeline pipeline = Pipeline.create(options);
+  static PythonExternalTransform<PCollection<Row>, PCollection<Row>> rank(
+      Options options, Map<String, Object> parameters) {
+    return PythonExternalTransform.<PCollection<Row>, PCollection<Row>>from(
+            "private_topk.pipelines.beam_yaml.RankRows", options.getExpansion())
+        .withTypeHint(ArrayList.class, FieldType.array(FieldType.STRING))
+        .withTypeHint(LinkedHashMap.class, FieldType.map(FieldType.STRING, FieldType.STRING))
+        .withKwargs(parameters);
+  }
+
+  static Pipeline pipeline(String... args) throws Exception {
+    Pipeline pipeline = empty(args);
+    Options options = pipeline.getOptions().as(Options.class);
     PCollection<Row> orders =
         pipeline
             .apply("Read orders", TextIO.read().from(options.getInput()))
@@ -88,16 +110,9 @@ public class TopDrinks {
             .apply("Readable", Filter.by(line -> line.contains(",")))
             .apply("As rows", MapElements.into(TypeDescriptors.rows()).via(TopDrinks::order))
             .setRowSchema(ORDER);
-    PCollection<Row> ranking =
-        orders.apply(
-            "Rank",
-            PythonExternalTransform.<PCollection<Row>, PCollection<Row>>from(
-                    "private_topk.pipelines.beam_yaml.RankRows", options.getExpansion())
-                .withTypeHint(ArrayList.class, FieldType.array(FieldType.STRING))
-                .withTypeHint(LinkedHashMap.class, FieldType.map(FieldType.STRING, FieldType.STRING))
-                .withKwargs(
-                    options.getParameters() == null ? PARAMETERS : options.getParameters()));
-    ranking
+    Map<String, Object> given = options.getParameters();
+    orders
+        .apply("Rank", rank(options, given == null ? PARAMETERS : given))
         .apply(
             "As lines",
             MapElements.into(TypeDescriptors.strings())

@@ -204,7 +204,9 @@ def test_charged_java_rankings_are_those_of_the_requests(java_project: Path, ser
             rankings.append([sorted(file.read_text().splitlines()) for file in files])
     assert [len(lines) for lines in rankings[0]] == [6, 6] and rankings[1] == rankings[0]
     assert [line.split(",")[1:3] for line in rankings[0][0][::3]] == [["1", "tea"]] * 2
-    charges = [(entry.release_id, entry.cost.epsilon, entry.outcome) for entry in ledger.read().charges]
+    charges = [
+        (each.release_id, each.cost.epsilon * each.windows.number, each.outcome) for each in ledger.read().charges
+    ]
     assert charges == [("popular/2026", Fraction(3), "released"), ("spending/2026", Fraction(2), "released")]
 
 

@@ -12,6 +12,7 @@ from private_topk.transforms.domain import Domain, PublicDomain, as_domain
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms import Mechanism, RandomBits, noise_of_counts, publish_counts
+from private_topk.transforms.mechanisms.exact.count_noise import CountNoise
 from private_topk.transforms.mechanisms.exact.histogram import Histogram
 from private_topk.transforms.mechanisms.mechanism import Flags, Neighbours, check_k, check_ranks
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget, Counts, DrawnCounts, counts_of, rounded_to
@@ -343,7 +344,7 @@ class TopK:
         if counts is None or not published:
             return None
         if isinstance(counts, CountBudget):
-            law = noise_of_counts(published, counts.epsilon, counts.delta or None, *self._moves())
+            law = self.noise_of_own_budget(published, counts)
             width = law.half_width(_CENTRAL)
         else:
             among = items or self.domain.size
@@ -351,6 +352,10 @@ class TopK:
             law = its.noise_of_counts(among, self.max_items) if step is None else its.noise_of_step(step)
             width = law.half_width(1 - (1 - _CENTRAL) / among)
         return self.score.noise(NoiseSize(law.stddev(), min(width + counts.round_to // 2, _MOST)))
+
+    def noise_of_own_budget(self, published: int, counts: CountBudget) -> CountNoise:
+        """The law of the noise of so many counts, in units of the score."""
+        return noise_of_counts(published, counts.epsilon, counts.delta or None, *self._moves())
 
     def _moves(self) -> tuple[int | None, Neighbours, int, bool]:
         """How far one user can move published counts, as `noise_of_counts` takes it."""

@@ -67,7 +67,13 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
     in_lines = not (arguments.json or arguments.sign_off)
     document: dict[str, object] = {"report": report.name, "well_described": True}
     accepted: list[tuple[Report, Sequence[tuple[str, str]], bool]] = []
-    facts: list[tuple[str, str]] = [] if numbers else list(report.prospects())
+    facts: list[tuple[str, str]] = []
+    try:
+        facts.extend(() if numbers else report.prospects())
+    except InvalidArgument:  # what needs no ledger decides how large a budget to open
+        if in_lines:
+            print(*lines_of(facts), sep="\n", end="\n" * bool(facts), flush=True)
+        raise
     for number in numbers:
         other = bool(report.other_key(number))
         known = not report.is_withdrawn(number) and (other or report.is_known_by_correction(number))

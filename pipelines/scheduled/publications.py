@@ -14,7 +14,7 @@ from private_topk.pipelines.files import exists, match_any, reached
 from private_topk.pipelines.options import Options
 from private_topk.pipelines.process import RunFailed, level
 from private_topk.pipelines.release.adopting import check_adopted
-from private_topk.pipelines.release.manifest import Manifest, Publication
+from private_topk.pipelines.release.manifest import MANIFEST, Manifest, Publication
 from private_topk.pipelines.release.place import Lying, manifest_path, pair_at
 from private_topk.pipelines.release.promise import cost_of_a_window, named
 from private_topk.pipelines.report import sink_for
@@ -197,6 +197,18 @@ class Publications(Periods):
             with reached(pattern, "output"):
                 paths |= {file.path for file in match_any(pattern)}
         yield from (each for path in sorted(paths - {*own}) if (each := pair_at(path).manifest) is not None)
+
+    def _beside_another(self) -> Iterator[Fact]:
+        """That another report is published in the same folder, of which `show` makes no page then."""
+        for folder in {file.rpartition("/")[0] for file in self._files(self, 0)}:
+            with reached(folder, "output"):
+                paths = [each.path.removesuffix(MANIFEST) for each in match_any(f"{folder}/*{MANIFEST}")]
+                found = (pair_at(f"{path}.").manifest for path in paths)  # whatever format its ranking has
+                ids = (str(each.release_id) for each in found if each is not None)
+                other = next((_report(name) or name for name in ids if _report(name) != self.name), None)
+            if other is not None:
+                told = f"{folder} has rankings of {other} too, and `show` takes a folder of one report"
+                yield "folder", f"{told}: give sink.output one of its own, such as published/{{report}}/{{start}}.avro"
 
     def _perhaps_lost(self, number: int) -> Iterator[str]:
         """The sentence for a period of which nothing is left and no ledger knows, though a later one is published. A

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 
 import msgspec
 
-from private_topk.pipelines.budget.accounting import ADOPTED
+from private_topk.pipelines.budget.accounting import ADOPTED, Entry
 from private_topk.pipelines.budget.ahead import ahead_of, beside_others
 from private_topk.pipelines.budget.ledger import Account, tell_operator
 from private_topk.pipelines.budget.sharing import cost_of
@@ -98,7 +99,8 @@ class ScheduledReport(Publications):
             self._forewarn(report, number)
             if self._correction is None and number + 1 == self.schedule.horizon:
                 self._tell(number, f"this is the last of the {number + 1} periods of its horizon: {NEXT}")
-            for text in self._perhaps_lost(number):
+            beside = self._beside_another() if self._newest is None else ()
+            for text in (*self._perhaps_lost(number), *(text for _, text in beside)):
                 self._tell(number, text)
             for _, text in self._since(report.manifest, self._last(number, _NEARBY)):
                 self._tell(number, text)
@@ -160,6 +162,7 @@ class ScheduledReport(Publications):
             facts += (("charged", told) for told in named(too, ": this promise counts that"))
             facts += self._before_this_horizon(report.manifest, published())
             facts += (("earlier", told) for told in self._perhaps_lost(number))
+            facts += self._beside_another()
             facts += self.lacking(number)
             facts += self._since(report.manifest, self._last(number, _NEARBY))
             facts += (fact[:2] for fact in self._future_charges(report, number))
@@ -224,7 +227,13 @@ class ScheduledReport(Publications):
         over = self.schedule.over(now())
         if over:
             yield "ended", over
-        yield from self._changes()
+        try:
+            yield from self._changes()
+        except InvalidArgument:
+            if self._newest is None:  # a budget is still to be opened, and cannot be changed then
+                with suppress(InvalidArgument):
+                    yield from self._expected(self._keyless(0, paid=False), 0, "the first one")
+            raise
         options = self.options(0)
         waits = "success_file" in options or all("expect_rows_at_least" in each for each in inputs_of(options))
         if not (self.watches or waits):
@@ -232,17 +241,14 @@ class ScheduledReport(Publications):
             yield "input", f"{told}source.expect_rows_at_least for so many rows that can be ranked"
         yield from self.lacking()
         with self.pointing():
+            yield from self._beside_another()
             published = tuple(self._published())
             yield from self._before_this_horizon(manifest_of(self.question()), published)
             number = self._next()
             report = self._keyless(number or 0)
             if number is not None:
-                asked, which = (
-                    self._asked(report),
-                    f"the missed {self.words(number)}" if over else "the next one",
-                )
-                yield "privacy", f"with {which}: {promised(report, asked, published, self._charges())}"
-                yield "recall", f"of {which}: {self._forewarn(report, number, aloud=False)}"
+                which = f"the missed {self.words(number)}" if over else "the next one"
+                yield from self._expected(report, number, which, published, self._charges())
             if account is None:
                 return
             yield from (("lost", told) for told in self._named_lost())
@@ -256,6 +262,20 @@ class ScheduledReport(Publications):
             for name, text, refused in self._future_charges(report, None):
                 self.unpaid = refused
                 yield name, text
+
+    def _expected(
+        self,
+        report: Report,
+        number: int,
+        which: str,
+        published: Sequence[Manifest] = (),
+        charges: Sequence[Entry] = (),
+    ) -> Iterator[Fact]:
+        """What a period promises, how far its counts are off, and what is known of its quality."""
+        yield "privacy", f"with {which}: {promised(report, self._asked(report), published, charges)}"
+        if counts := report.question.counts_told():
+            yield "counts", counts
+        yield "recall", f"of {which}: {self._forewarn(report, number, aloud=False)}"
 
     def sign_off(self, number: int | None) -> list[str]:
         """The sign-off sheet of a period before it is published; of the next one if None. Reads what `prospects` does.
@@ -325,11 +345,12 @@ class ScheduledReport(Publications):
         """The question of every period, made for the first. Reads the lists and the ledger, and no key."""
         return self._keyless(0).question
 
-    def _keyless(self, number: int) -> Report:
-        """A period's report under a key that is made for this."""
-        unread = {name: value for name, value in self.options(number).items() if name != "release_key"}
+    def _keyless(self, number: int, *, paid: bool = True) -> Report:
+        """A period's report under a key that is made for this; unless it is paid without its ledger."""
+        left_out = ("release_key",) if paid else ("release_key", "ledger", "dataset")
+        unread = {name: value for name, value in self.options(number).items() if name not in left_out}
         release_id = unread.pop("release_id")
-        report = report_of(unread, watch=self.watches, account=self.account)
+        report = report_of(unread, watch=self.watches, account=self.account if paid else None)
         release = replace(report.question.release, id=release_id)
         return replace(report, question=replace(report.question, release=release), horizon=self._horizon())
 

@@ -8,7 +8,8 @@ The gap. Independent Laplace noises of standard deviation s differ by more than 
 (2 + x) exp(-x) / 4, x = sqrt(2) t / s. Over all pairs of n counts that is to add up to 5%. Of the other noises that
 counts have (`exact/count_noise.py`), some with a part or a radius in common, it is less at this t, but for two to four
 counts, where it is up to a tenth more. So n**2 / 2 pairs are allowed for, and not n (n - 1) / 2, which makes up for it.
-`tests/pipelines/show/test_certainty.py` compares the gap with the law of a pair of each noise.
+Two Gaussian noises that are known to be so differ by a normal number, whatever part they have in common: its quantile
+is up to a third less. `tests/pipelines/show/test_certainty.py` compares the gap with the law of a pair of each noise.
 
 Whole numbers. To round two noises, and two counts to multiples, moves their difference by at most what counts are
 rounded to. The variance of noise is at most 1/12 above that of the same noise rounded, if its density falls to both
@@ -31,19 +32,30 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby
+from statistics import NormalDist
 
 _ERROR = 0.05
 
 
-def least_gap(stddev: float, number: int, unit: float = 1, rounded_to: float = 1, of_all: float | None = None) -> float:
+def least_gap(
+    stddev: float,
+    number: int,
+    unit: float = 1,
+    rounded_to: float = 1,
+    of_all: float | None = None,
+    gaussian: float | None = None,
+) -> float:
     """How far one of so many noisy counts must be above another to be the larger one: all of them, with 95%.
 
     Args:
         unit: what counts are multiples of before they are rounded.
         of_all: how far any count may be off, shown or not, of counts that come with the draw.
+        gaussian: the standard deviation of what each noise has of its own before it is rounded, if that is Gaussian.
     """
     if stddev * math.sqrt(number / _ERROR) <= unit if of_all is None else 2 * of_all <= rounded_to:
         return 0
+    if gaussian is not None:
+        return -NormalDist(0, math.sqrt(2) * gaussian).inv_cdf(_ERROR / math.comb(number, 2)) + rounded_to
     x = 0.0
     for _ in range(50):  # a contraction: (2 + x) exp(-x) / 4 times the pairs is the error
         x = math.log((2 + x) * number**2 / 2 / (4 * _ERROR))

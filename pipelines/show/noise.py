@@ -9,6 +9,7 @@ ten too far.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -22,6 +23,8 @@ from private_topk.pipelines.release.manifest import Manifest
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.mechanisms.choice import noise_told, reach_of
+from private_topk.transforms.mechanisms.exact.count_noise import SharedGaussian
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.metric import USERS
 from private_topk.transforms.spec import TopK
 
@@ -70,6 +73,26 @@ def _drawn_with(manifest: Manifest) -> TopK | None:
     with suppress(*BROKEN, InvalidArgument):  # of another version
         return replace(agreement.drawn_with(manifest), publish_counts=None, groups=None, max_windows_per_user=None)
     return None
+
+
+def own_gaussian(manifest: Manifest, published: int) -> float | None:
+    """The standard deviation of the Gaussian noise that each of so many counts has of its own, beside what all share;
+    None where it is other noise, comes with the draw, or is not known.
+    """
+    counts = manifest.privacy and manifest.privacy.counts
+    if not counts or not counts.get("delta") or manifest.mechanism not in MECHANISMS:
+        return None
+    with suppress(*BROKEN, InvalidArgument):  # of another version
+        return _own_gaussian(agreement.drawn_with(manifest), published)
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _own_gaussian(drawn: TopK, published: int) -> float | None:
+    if not isinstance(drawn.publish_counts, CountBudget):
+        return None
+    law = drawn.noise_of_own_budget(published, drawn.publish_counts)
+    return math.sqrt(law.own) * float(drawn.score.unit) if isinstance(law, SharedGaussian) else None
 
 
 @lru_cache(maxsize=1024)

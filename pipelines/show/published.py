@@ -39,6 +39,7 @@ class Listing(NamedTuple):
         changed: what was asked otherwise in the windows before it.
         corrected: other rankings of the same window were published before.
         is_gap: it stands for windows that are missing.
+        manifest: of the release that it is of, which knows the law of its noise.
     """
 
     start: datetime | None
@@ -53,6 +54,7 @@ class Listing(NamedTuple):
     changed: str = ""
     corrected: bool = False
     is_gap: bool = False
+    manifest: Manifest | None = None
 
     @property
     def ranked(self) -> bool:
@@ -82,7 +84,8 @@ class Listing(NamedTuple):
         if stddev is None or self.steps is None or not self.ranked or len(counts) < 2:
             return None
         of_all = max(row["noise_95"] for row in self.rows) if self.helped else None
-        return certainty.least_gap(stddev, len(counts), *self.steps, of_all)
+        own = None if self.manifest is None else noise.own_gaussian(self.manifest, len(counts))
+        return certainty.least_gap(stddev, len(counts), *self.steps, of_all, own)
 
     @property
     def certainty(self) -> str:
@@ -260,10 +263,10 @@ class PublishedReport:
         return self.manifest is None or self.manifest.private
 
     @cached_property
-    def _drawn(self) -> dict[tuple[datetime | None, datetime | None], TopK | None]:
-        """What each window was drawn with, which may differ in a series."""
+    def _drawn(self) -> dict[tuple[datetime | None, datetime | None], tuple[Manifest, TopK | None]]:
+        """The manifest of each window and what it was drawn with, which may differ in a series."""
         parts = not_corrected(self.parts) or [each for each in [self.manifest] if each is not None]
-        return {at: drawn for each in parts for drawn in [noise.drawn_with(each)] for at in each.bounds()}
+        return {at: told for each in parts for told in [(each, noise.drawn_with(each))] for at in each.bounds()}
 
     def listings(self) -> list[Listing]:
         """The listing of every window and group, in the order of the rows; empty for windows without released items.
@@ -280,8 +283,8 @@ class PublishedReport:
             place = row["window_start"], row["window_end"], group_of(row)
             by_window.setdefault(place, []).append(with_item(row, item_of(row)))
         groups = len({group for _, _, group in by_window}) or 1
+        of_its = {at: self._drawn.get(at[:2], (None, None)) for at in by_window}
         newest = sorted({at[:2] for at in by_window}, key=_in_time, reverse=True)[: self.judged // groups]
-        judged = {at: self._drawn.get(at) for at in newest}
         helped = self.manifest is not None and self.manifest.draws_counts
         changed = {start: what for start, what, _ in self.changes}
         return [
@@ -290,11 +293,12 @@ class PublishedReport:
                 rows,
                 self.zone,
                 self._steps,
-                judged.get(at[:2]),
+                of_its[at][1] if at[:2] in newest else None,
                 helped,
                 self.leaves_rows_out(at[2]),
                 changed.get(at[0], ""),
                 at[0] in self.corrected,
+                manifest=of_its[at][0],
             )
             for at, rows in by_window.items()
         ]

@@ -62,7 +62,7 @@ def three_countries_are_one_report(world: World) -> None:
     reports = world.folder / "reports"
     rest = (reports / "top-tracks.yaml").read_text().partition("domain:")[2]
     file = reports / "countries.yaml"
-    file.write_text(f"report: countries\n{file.read_text()}domain:{rest}".replace("/top-tracks-", "/countries-"))
+    file.write_text(f"report: countries\n{file.read_text()}domain:{rest}")
     small_plays(reports, "plays/se/2026-08-24/day.avro", "2026-08-24")
     for country in ("de", "fr"):
         (reports / "plays" / country).mkdir()
@@ -73,11 +73,11 @@ def three_countries_are_one_report(world: World) -> None:
         [Command("private-topk report reports/countries.yaml --window-end 2026-08-31 --quiet")]
     )
     assert status == 0, said
-    ranked("reports/published/countries-2026-08-24.avro", 10)(world)
+    ranked("reports/published/countries/2026-08-24.avro", 10)(world)
 
 
 def reports(url: str) -> list[Held]:
-    published = "reports/published/top-tracks-{}.avro".format
+    published = "reports/published/top-tracks/{}.avro".format
     return [
         Held("report: top-tracks", "saved", name="reports/top-tracks.yaml", before=lambda w: weeks_of_plays(w, url)),
         Held("private-topk report reports/top-tracks.yaml", after=ranked(published("2026-08-24"), 10)),

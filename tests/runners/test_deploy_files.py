@@ -170,7 +170,7 @@ def test_the_report_of_kubernetes_publishes(tmp_path: Path) -> None:
     assert done.status == InputNotReady.status, done.err
     (week / "_SUCCESS").touch()
     assert [command(*words).status for _ in range(2)] == [0, 0]
-    assert (tmp_path / "data/published/weekly-plays-2026-01-05.avro").exists()
+    assert (tmp_path / "data/published/weekly-plays/2026-01-05.avro").exists()
 
 
 def test_the_files_of_flink_on_kubernetes_are_well_formed() -> None:

@@ -225,6 +225,36 @@ def test_an_old_period_is_drawn_with_its_own_question_or_not_at_all(
         assert all_files(folder)[Path(RANKING).name] == before[Path(RANKING).name] and charges(folder) == charged
 
 
+def test_what_decides_a_budget_is_told_before_one_is_opened(folder: Path) -> None:
+    """The promise, how far counts are off and what is known of the quality, as without a ledger."""
+    text = CHARGED.replace("epsilon: 1", "epsilon: 2\n  privacy_unit: user\n  publish_counts: 1")
+    (folder / "weekly.yaml").write_text(text.replace("budget.db", "none.db"))
+    refused = called(folder, "--dry-run", status=2)
+    assert "none.db does not exist: open one with" in refused.err
+    (folder / "weekly.yaml").write_text(text.partition("ledger:")[0])
+    free = called(folder, "--dry-run").out
+    for said in (refused.out, free):
+        assert re.search(r"^privacy .*\ncounts .*\nrecall ", said, re.MULTILINE), said
+    told = [re.sub("the first one|the missed .*? to [^:]*", "it", said) for said in (refused.out, free)]
+    assert all(line in told[1].splitlines() for line in told[0].splitlines() if not line.startswith("ended"))
+    assert report(folder, *FIRST) == 0
+    [width] = {row["noise_95"] for row in read_published(str(folder / RANKING)).rows}
+    assert f"within ± {width:,} of the one without noise" in free
+
+
+def test_a_folder_of_another_report_is_told_before_anything_is_published_there(folder: Path) -> None:
+    """In dry runs and at the first call, by its name; of its own publications and corrections nothing is said."""
+    assert report(folder, *FIRST) == report(folder, *FIRST, "--correction", "1") == 0
+    assert "folder " not in called(folder, "--dry-run").out + called(folder, *SECOND, "--dry-run").out
+    other = CHARGED.replace("report: weekly", "report: other").partition("ledger:")[0]
+    (folder / "weekly.yaml").write_text(other.replace("{report}", "other"))
+    rule = f"{folder}/out has rankings of weekly too, and `show` takes a folder of one report"
+    for words in ((), FIRST):
+        assert rule in called(folder, "--dry-run", *words).out
+    assert rule in called(folder, *FIRST).err and rule not in called(folder, *SECOND).err
+    assert "show them apart" in command("show", str(folder / "out")).err
+
+
 def test_a_file_that_is_checked_is_told_what_its_ledger_says(folder: Path) -> None:
     """What was charged, what is left, and that the next period is refused; nothing is written, and no row is read."""
     text = CHARGED.replace("epsilon: 1", "epsilon: 2\n  privacy_unit: user").replace("plays", "heard")

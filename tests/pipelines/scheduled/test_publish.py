@@ -562,7 +562,7 @@ def example(name: str, folder: Path) -> Path:
 def test_example_weekly_plays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     published = example("weekly-plays.yaml", tmp_path)
-    assert len(list(published.glob("*.avro"))) == 4
+    assert len(list(published.glob("weekly-plays/*.avro"))) == 4
     assert outcomes(tmp_path) == ["released"] * 4
 
 

@@ -228,7 +228,9 @@ def list_chart(listing: Listing, name: str) -> str:
 
 
 def _short(item: str, most: int = 40) -> str:
-    return item if len(item) <= most else f"{item[: most - 1]}…"
+    """Of a long name its beginning and its end, which tells apart what begins alike."""
+    end = most // 3
+    return item if len(item) <= most else f"{item[: most - 1 - end]}…{item[-end:]}"
 
 
 def _width(item: str, most: int = 40) -> int:

@@ -170,6 +170,14 @@ def test_ten_lines_are_lit_differ_by_more_than_colour_and_are_named_at_both_ends
         assert all(f"{place} {item}" in found.texts for place, item in enumerate(end, 1))
 
 
+def test_long_names_that_begin_alike_stay_apart_in_pictures() -> None:
+    names = [f"a title of a series that goes on and on, part {n}" for n in range(5)]
+    weeks = PublishedReport(rows(2, names), manifest(2)).listings()
+    for drawn in (bump_chart(weeks, "places"), list_chart(weeks[-1], "list")):
+        labels = {text.partition(" ")[2] for text in Reader(drawn).texts if "…" in text}
+        assert len(labels) == 5 and all(label.startswith("a title of") for label in labels)
+
+
 def test_a_line_goes_through_its_places_and_ends_where_the_item_is_missing() -> None:
     told = rows(5, ["a", "b"], 1, counts=False)
     for row, item in zip(told, ("a", "a", "b", "a", "b"), strict=True):

@@ -30,7 +30,7 @@ from private_topk.pipelines.sinks import ToFile, ToFolder
 from private_topk.pipelines.sinks.files import WindowsTogether, windows_in
 from private_topk.pipelines.sinks.sink import about_the_output
 from private_topk.transforms.errors import InvalidArgument, verbatim
-from private_topk.transforms.release import Ranking, Release, Unpaid, is_paid, series_name
+from private_topk.transforms.release import Ranking, Release, is_paid, series_name
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.top_k import PrivateTopK, RankBlocks
 from private_topk.transforms.validation import named_as_arguments
@@ -101,12 +101,12 @@ class WriteRankings(beam.PTransform):
         if corrects is not None:
             self.manifest = _manifest(rank, request, _corrected(corrects, sink.uri, self.manifest, rank.period))
 
-    def to_runner_api_parameter(self, context: Any) -> Any:  # noqa: ANN401 - Beam's own
-        if self._request is not None and not is_paid(self._request):  # Beam asks as a pipeline starts
+    def display_data(self) -> dict[str, Any]:
+        if self._request is not None and not is_paid(self._request):  # as in PrivateTopK
             rule = f"for release {verbatim(self._request.release_id)} is paid for by no open charge: nothing is drawn"
             remedy = "run the pipeline in `with charge(request, LEDGER):` (charge without `with` does nothing)"
-            raise Unpaid("request", rule, remedy)
-        return super().to_runner_api_parameter(context)
+            raise InvalidArgument("request", rule, remedy)
+        return super().display_data()
 
     def expand(self, rankings: beam.PCollection) -> beam.PCollection:
         sink, period, release = self._sink, self._rank.period, self._rank.release

@@ -32,10 +32,6 @@ class UnreadableKey(InvalidArgument):
     """The error of a key that is not here: it may be where the workers or another account are."""
 
 
-class Unpaid(InvalidArgument):
-    """The error of rankings that an open charge does not pay for: nothing was drawn."""
-
-
 class NoiseSize(NamedTuple):
     """The size of the noise of published counts. Public: a function of the specification and of how many counts are
     published. Rows that a bound on the items per user leaves out are not part of it.
@@ -413,48 +409,54 @@ def check_stays(release: Release | None) -> None:
         )
 
 
-_PAID: list[Sequence[Any]] = []
-"""The requests that each open charge of this process pays for."""
+@dataclass(eq=False)
+class _Open:
+    """An open charge: the requests that it pays for, and the ids of those whose pipeline was started."""
+
+    requests: Sequence[Any]
+    started: set[str] = field(default_factory=set)
+
+
+_OPEN: list[_Open] = []
+"""The open charges of this process."""
 
 
 @contextmanager
-def paid_for(requests: Sequence[Any]) -> Iterator[None]:
-    """While the block runs, `check_paid` refuses what they do not ask for, in any thread of this process. The refusal
-    of a pipeline that it starts comes out as it is.
+def paid_for(requests: Sequence[Any]) -> Iterator[set[str]]:
+    """While the block runs, `check_paid` refuses what they do not ask for, in any thread of this process, and adds to
+    the set the ids of what it lets through.
     """
-    _PAID.append(requests)
+    _OPEN.append(charge := _Open(requests))
     try:
-        yield
-    except RuntimeError as error:  # Beam says that it is "unable to translate" what is refused
-        if isinstance(error.__cause__, Unpaid):
-            raise error.__cause__ from None
-        raise
+        yield charge.started
     finally:
-        _PAID.remove(requests)
+        _OPEN.remove(charge)
 
 
 def check_paid(ranking: Any) -> None:  # noqa: ANN401 - what draws, which has a release
-    """Raise Unpaid for rankings that a ledger may charge, while charges are open and none of them pays for
+    """Raise InvalidArgument for rankings that a ledger may charge, while charges are open and none of them pays for
     them: a request for another ranking under the same id does not. One of one's own names no draw to compare.
     """
     release = ranking.release
-    if not _PAID or not release.chargeable:
+    if not _OPEN or not release.chargeable:
         return
-    paying = [request for requests in _PAID for request in requests if request.release_id == release.id]
+    paying = [(charge, each) for charge in _OPEN for each in charge.requests if each.release_id == release.id]
     if not paying:
         rule = f"{verbatim(release.id)} is not charged by the open `with charge(...)`, so this pipeline draws nothing"
         remedy = "give charge_all its Request too, or run it in a pipeline of its own outside that `with`"
-        raise Unpaid("release", rule, remedy)
-    for request in paying:
+        raise InvalidArgument("release", rule, remedy)
+    for _, request in paying:
         if "draws" in request.parameters and not request.is_of(ranking):
             rule = f"{verbatim(release.id)} was charged for another rank, so this pipeline draws nothing"
             remedy = "run the rank that was charged, which is free, or charge this one under another id"
-            raise Unpaid("release", rule, remedy)
+            raise InvalidArgument("release", rule, remedy)
+    for charge, _ in paying:
+        charge.started.add(release.id)
 
 
 def is_paid(request: object) -> bool:
     """Whether an open charge of this process pays for a request."""
-    return any(request in requests for requests in _PAID)
+    return any(request in charge.requests for charge in _OPEN)
 
 
 def not_here() -> InvalidArgument:

@@ -177,11 +177,8 @@ class PrivateTopK(beam.PTransform):
         return RankBlocks(self.top_k, release, *windows, columns=self.columns)
 
     def display_data(self) -> dict[str, Any]:
+        check_paid(self)  # Beam asks as a pipeline starts, on every runner, and leaves what is raised as it is
         return self.blocks.display_data() | ({} if self._reason is None else {"mechanism_chosen_since": self._reason})
-
-    def to_runner_api_parameter(self, context: Any) -> Any:  # noqa: ANN401 - Beam's own
-        check_paid(self)  # Beam calls this as a pipeline starts, on every runner
-        return super().to_runner_api_parameter(context)
 
     def __ror__(self, left: Any, label: str | None = None) -> Any:  # noqa: ANN401 - whatever stands before the bar
         if hasattr(left, "__arrow_c_stream__") or hasattr(left, "__dataframe__"):

@@ -435,7 +435,8 @@ class _WatchedJob(PipelineResult):
             told = self._watch.refusal or told_in("\n".join([str(error), *said])) or self._watch.cancelled()
             told = told or _ended(self._job._state, said, self._steps)
         finally:
-            self._watch.over = PipelineState.is_terminal(self._job._state)
+            self._state = self._job._state
+            self._watch.over = PipelineState.is_terminal(self._state)
         raise RuntimeError(str(told)) from told  # by itself a refusal would say that nothing was done
 
 

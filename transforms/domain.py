@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from private_topk.transforms.columnar import Codes, as_labels
 from private_topk.transforms.composite import are_composite, composite_column
-from private_topk.transforms.errors import InvalidArgument, by_signature, printable, verbatim
+from private_topk.transforms.errors import InvalidArgument, by_signature, kind_shown, printable, verbatim
 from private_topk.transforms.labels import (
     DomainIndex,
     are_integers,
@@ -219,7 +219,7 @@ class RangeDomain(_AnyDomain):
         if not match:
             raise InvalidArgument(
                 "domain_range",
-                f"must be a text START:STOP, got {verbatim(str(text))}",
+                f"must be a text START:STOP, got {kind_shown(text)}",
                 "give the first integer and the one after the last, such as 0:4294967296",
             )
         return cls(*map(int, match.groups()))

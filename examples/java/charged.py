@@ -63,7 +63,7 @@ if status := subprocess.run([*rankings, "--expandOnly"], check=False).returncode
     print(f"the pipeline was refused with status {status}: its own lines say why. Nothing was charged", file=sys.stderr)
     sys.exit(status)
 try:
-    with charge_all(requests, "sqlite:///budget.db"):
+    with charge_all(requests, "sqlite:///budget.db", elsewhere=True):  # Java starts it, and nothing here
         if status := subprocess.run(rankings, check=False).returncode:
             print(f"the program ended with status {status}: its own lines say why", file=sys.stderr)
             sys.exit(status)  # inside, so that the charge is noted as failed

@@ -10,14 +10,15 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import ROUND_FLOOR
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cache, cached_property, partial, wraps
+from itertools import compress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from private_topk.pipelines.budget.accounting import (
     ADOPTED,
@@ -35,7 +36,7 @@ from private_topk.pipelines.budget.accounting import (
 )
 from private_topk.pipelines.budget.ahead import told_ahead
 from private_topk.pipelines.budget.composition import check_unit
-from private_topk.pipelines.budget.rows import BROKEN, check_legible, moment
+from private_topk.pipelines.budget.rows import BROKEN, ROWS, check_legible, moment
 from private_topk.pipelines.budget.sharing import cost_of, windows_paid_for
 from private_topk.pipelines.budget.statement import cost_in_words
 from private_topk.pipelines.budget.windows import Windows
@@ -65,6 +66,8 @@ _RESUME = (
     "the charge stays, since an answer may have been drawn. To resume at no cost, charge the same request again "
     "and draw from the same key and input"
 )
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 _OPEN = "open one with `private-topk budget create`"
 _DIGEST = re.compile("[0-9a-fA-F]{32,64}")
 _LEAST = Fraction(1, 2**20)  # an epsilon below which nobody asks
@@ -127,6 +130,9 @@ class Request:
 
     def __post_init__(self) -> None:
         check_unit(self.unit)
+        for name in self.rows:
+            if name not in ROWS:
+                raise InvalidArgument("rows", f"has no {verbatim(repr(name))}", f"there are {', '.join(ROWS)}")
 
     @classmethod
     @by_signature
@@ -185,6 +191,11 @@ class Request:
         own = Request.of(ranking, dataset=self.dataset, fingerprint=self.fingerprint, key_id="", unit=self.unit)
         same = all(getattr(own, name) == getattr(self, name) for name in ("release_id", "windows", "cost"))
         return same and own.parameters.items() <= self.parameters.items()
+
+    @property
+    def is_of_a_pipeline(self) -> bool:
+        """Whether it is of a `PrivateTopK`, whose pipeline is seen to start."""
+        return "draws" in self.parameters and "asked" not in self.parameters
 
     def readings(self) -> list[Cost]:
         """The costs that it may be charged as."""
@@ -476,14 +487,33 @@ def tell_operator(text: str) -> None:
     print(f"ledger: {text}", file=sys.stderr)
 
 
+@dataclass
+class _Charge(AbstractContextManager[_T]):
+    """A block that is charged whenever it is entered: again, as a notebook's cell may be run, it is a repeat."""
+
+    block: Callable[[], AbstractContextManager[_T]]
+    _opened: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> _T:
+        return self._opened.enter_context(self.block())
+
+    def __exit__(self, *ended: Any) -> None:  # noqa: ANN401 - Python's own
+        self._opened.__exit__(*ended)
+
+
+def _charging(block: Callable[_P, Iterator[_T]]) -> Callable[_P, _Charge[_T]]:
+    return wraps(block)(lambda *args, **given: _Charge(partial(contextmanager(block), *args, **given)))
+
+
 @by_signature
-@contextmanager
+@_charging
 def charge(
     request: Request,
     ledger: Ledger | str,
     tell: Callable[[str], None] = tell_operator,
     resume: str = _RESUME,
     check: Callable[[ChargeReceipt], None] = lambda _: None,
+    elsewhere: bool = False,
 ) -> Iterator[ChargeReceipt]:
     """Charge a release, run the block that makes it, and note how it ended.
 
@@ -498,6 +528,8 @@ def charge(
         resume: what the operator is told if the block fails; nothing if it is empty.
         check: raises InvalidArgument where the block must not run again, by the receipt of an earlier charge. A new
             charge stays.
+        elsewhere: another process draws the rankings of a `PrivateTopK`, as a program in Java does, so that no pipeline
+            is seen to start here. Otherwise only what was started in the block is noted as released.
 
     Yields:
         The receipt: whether this is a new charge or the repeat of an earlier one.
@@ -510,24 +542,25 @@ def charge(
 
     Cost: two transactions of some milliseconds each.
     """
-    with charge_all([request], ledger, tell, resume, check) as [receipt]:
+    with charge_all([request], ledger, tell, resume, check, elsewhere) as [receipt]:
         yield receipt
 
 
 @by_signature
-@contextmanager
+@_charging
 def charge_all(
     requests: Iterable[Request],
     ledger: Ledger | str,
     tell: Callable[[str], None] = tell_operator,
     resume: str = _RESUME,
     check: Callable[[ChargeReceipt], None] = lambda _: None,
+    elsewhere: bool = False,
 ) -> Iterator[list[ChargeReceipt]]:
     """Charge the releases that one block makes, all or none: a block that is refused by one has charged no other.
 
     Args:
         requests: what `charge` takes one of. Each is charged on top of those before it; a repeat costs nothing.
-        ledger, tell, resume, check: as of `charge`.
+        ledger, tell, resume, check, elsewhere: as of `charge`.
 
     Yields:
         The receipts, in the order of the requests. All are noted as the block has ended.
@@ -551,14 +584,20 @@ def charge_all(
             tell(text)
     _note(books, [receipt for receipt in receipts if receipt.outcome == "failed"], "started", tell)
     try:
-        with paid_for(asked):
+        with paid_for(asked) as started:
             yield receipts
     except BaseException:  # an interrupt too: an answer may be out
         _note(books, receipts, "failed", tell)
         if resume:
             tell(resume)
         raise
-    _note(books, receipts, "released", tell)
+    drawn = [elsewhere or not each.is_of_a_pipeline or each.release_id in started for each in asked]
+    _note(books, [*compress(receipts, drawn)], "released", tell)
+    for request, receipt, was_drawn in zip(asked, receipts, drawn, strict=True):
+        if not was_drawn and receipt.outcome != "released":
+            what = f"no pipeline of release {request.release_id} was started inside this `with charge(...)`"
+            remedy = "run it inside, at no further cost; or give charge elsewhere=True if another process draws it"
+            tell(f"{what}, so that it is not noted as released: {remedy}")
 
 
 def _check_apart(request: Request, before: Iterable[Request]) -> None:
@@ -779,7 +818,7 @@ def _check_rows(asked: Entry, charges: list[Entry]) -> None:
                 remedy = "read otherwise, the same rows would be charged as if they were others"
                 remedy += "; rename the column where it means the same" if name.endswith("_column") else ""
                 noted = json.loads(asked.question or "{}")
-                if name == "user_column" and "draws" in noted and "asked" not in noted:  # of a pipeline of one's own
+                if name == "user_column" and "draws" in noted and "asked" not in noted:  # as `is_of_a_pipeline`
                     remedy += f', or give Request.of rows={{"user_column": {json.dumps(kept)}}}'
                 raise InvalidArgument(name, verbatim(rule), remedy)
 

@@ -18,9 +18,10 @@ from private_topk.transforms.mechanisms.cost import Cost
 
 BROKEN = (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError, ZeroDivisionError)
 """The errors of a row that holds no record."""
+ROWS = ("user_column", "time_column", "time_unit")
+"""The names of how a dataset is read."""
 
 _COSTS, _TOTALS = ("epsilon", "delta", "rho", "zcdp_delta"), ("epsilon", "delta", "release_delta")
-_ROWS = ("user_column", "time_column", "time_unit")
 _MOMENTS = ("created", "charged", "finished", "began")
 _MAX = 10**30  # a sum of such epsilons can still be told as a float
 _NUMBER = re.compile(r"\d{1,4000}(/[1-9]\d{0,3999})?")
@@ -39,9 +40,9 @@ def row_of(record: Budget | Entry | Renewal) -> dict[str, Any]:
         elif isinstance(value, timedelta):
             row["seconds"] = value // timedelta(seconds=1)
         elif name == "rows":
-            if not set(value) <= set(_ROWS):
+            if not set(value) <= set(ROWS):
                 raise ValueError
-            row |= {column: value.get(column) for column in _ROWS}
+            row |= {column: value.get(column) for column in ROWS}
         else:
             row[name] = value
     return row
@@ -94,7 +95,7 @@ def _total(row: Any, _: Field) -> Total:  # noqa: ANN401
 
 
 def _columns(row: Any, _: Field) -> dict[str, str]:  # noqa: ANN401
-    found = {name: getattr(row, name) for name in _ROWS}
+    found = {name: getattr(row, name) for name in ROWS}
     if not all(value is None or isinstance(value, str) for value in found.values()):
         raise ValueError
     return {name: value for name, value in found.items() if value is not None}

@@ -134,8 +134,9 @@ def test_a_domain_of_consecutive_integers() -> None:
         assert_that(ranked | beam.Map(tuple), equal_to([("all", 1, "7")]))
     with pytest.raises(ValueError, match="give domain or domain_range: one of the two"):
         RankRows(k=1, mechanism="joint", epsilon=1.0, domain=["a"], domain_range="0:9")
-    with pytest.raises(ValueError, match="domain_range must be a text START:STOP, got 330"):
-        RankRows(k=1, mechanism="joint", epsilon=1.0, domain_range=330)
+    for given, shown in ((330, "330"), ([5, 6], "list")):
+        with pytest.raises(ValueError, match=f"domain_range must be a text START:STOP, got {shown}: give"):
+            RankRows(k=1, mechanism="joint", epsilon=1.0, domain_range=given)
 
 
 def test_a_bound_on_items_is_the_mechanism_s_own_where_it_has_one() -> None:

@@ -536,7 +536,8 @@ def test_a_mini_cluster_goes_with_its_job(manager: StubJobManager, address: str)
     watching.start()
     while not watching._looks:
         time.sleep(0.01)
-    assert flink._WatchedJob(done, watching, watching.cancel).wait_until_finish() == "DONE"
+    job = flink._WatchedJob(done, watching, watching.cancel)
+    assert job.wait_until_finish() == job.state == "DONE"
     manager.lost = True
     watching.join(10)
     assert not watching.is_alive() and not said

@@ -13,6 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import apache_beam as beam
 import pytest
 
 from private_topk import Amounts, Groups, Period, PrivateTopK, Release, ReleaseKey
@@ -186,6 +187,7 @@ def test_no_other_rows_are_free_by_a_fingerprint_that_is_no_digest(place: Path, 
         (of_a_known_key, "release", "no budget covers it"),
         (lambda: replace(request(), unit="person"), "privacy_unit", "must be one of user-window, user, got 'person'"),
         (lambda: charge("x", URL).__enter__(), "request", "must be a Request, got str: make it by Request.of(rank, "),
+        (lambda: replace(request(), rows={"users": "email"}), "rows", "has no 'users': there are user_column, "),
         (lambda: charge(URL, request()).__enter__(), "request", "must be a Request, got str"),
         (lambda: charge_all(5, URL).__enter__(), "request", "must be a Request, got int"),
         (lambda: charge_all([], URL).__enter__(), "requests", "must have one at least"),
@@ -230,6 +232,31 @@ def test_a_block_of_several_is_paid_for_and_ends_as_one(place: Path, fails: bool
                 raise ZeroDivisionError
     assert [line[:9] for line in said] == ["charged a", "charged b", "the charg"][: 2 + fails]
     assert [entry.outcome for entry in Ledger(URL).read().charges] == [outcome] * 2
+
+
+def test_what_no_pipeline_was_started_for_is_not_noted_as_released(place: Path) -> None:
+    """One charge, entered as often as a notebook's cell is run. What others draw they say; one's own is not seen."""
+    Ledger(URL).create(Budget.of("orders", 4))
+    Path("key").write_text("0" * 32)
+    rank = PrivateTopK(k=1, epsilon=0.5, domain=["tea"], release=Release(ReleaseKey.parse("file:key"), "b"))
+    said: list[str] = []
+    requests = [request("a"), Request.of(rank, dataset="orders", fingerprint="f" * 64)]
+    block = charge_all(requests, URL, said.append)
+    for pipeline, outcome in ((None, "started"), (beam.Pipeline(), "started"), (beam.Pipeline(), "released")):
+        said.clear()
+        with block as receipts:
+            assert [receipt.entry for receipt in receipts] == [1, 2]
+            if pipeline is not None:
+                ranks = rank if outcome == "released" else PrivateTopK(k=1, epsilon=0.5, domain=["tea"])
+                _ = pipeline | beam.Create([("u1", "tea")]).with_output_types(tuple[str, str]) | ranks
+                pipeline.run().wait_until_finish()
+        assert [each.outcome for each in Ledger(URL).read().charges] == ["released", outcome]
+        told = [line for line in said if line.startswith("no pipeline of release b was started inside this `with ")]
+        assert len(told) == (outcome == "started") and len(said) == 2 + len(told)
+    apart = replace(requests[1], release_id="c")
+    with charge(apart, URL, elsewhere=True):
+        pass
+    assert Ledger(URL).read().charges[-1].outcome == "released"
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -171,7 +171,7 @@ def test_a_budget_whose_name_is_not_text_hides_no_other(ledger: Ledger) -> None:
         {"windows_of_a_user": 0},
         {"windows_of_a_user": 2},
         {"windows_of_a_user": 1.0},
-        {"rows": {"item_column": "x"}},
+        {"rows": {"time_unit": 5}},
         {"cost": Cost(Fraction(1, 10**4100), Fraction(0), Fraction(1))},
         {"cost": Cost(Fraction(10**40), Fraction(0))},
         {"cost": Cost(Fraction(1), Fraction(2))},

@@ -15,6 +15,7 @@ from private_topk.pipelines.show.page import snippet
 from private_topk.pipelines.show.reading import read_published
 from private_topk.pipelines.show.words import in_text
 from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.windows import WindowBounds
 from tests.pipelines.support import command
 
 ITEMS = ["<script>alert(1)</script>", "tea", "cake"]
@@ -39,7 +40,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "weeks").mkdir()
     for n, each in enumerate(ranked.manifest.windows):
         window = Rankings(ranked.table.slice(2 * n, 2), replace(ranked.manifest, windows=(each,)))
-        window.write(f"{folder}/weeks/{n}.csv")
+        window.write(f"{folder}/weeks/{WindowBounds(each.start, each.end).label()}.csv")
     return folder
 
 

@@ -291,7 +291,7 @@ def test_a_record_names_the_files_that_were_read_and_seals_their_sizes_and_times
     assert sorted(entry["path"] for entry in entries) == [str(path) for path in there]
     assert all(set(entry) == {"path", "state"} and len(entry["state"]) == 16 for entry in entries)
     Path("other key").write_text("another key of enough bytes")
-    assert stream(release_key="file:other key", output="elsewhere").status == 0
+    assert stream(release_key="file:other key", release_id="r2", output="elsewhere").status == 0
     sealed = "".join(page.read_text() for page in Path("elsewhere").glob(".private-topk-input/*/*"))
     assert len(sealed.splitlines()) == 3 and not any(entry["state"] in sealed for entry in entries)
     pages[0].write_bytes(b"{")

@@ -152,7 +152,7 @@ def test_messages_that_cannot_be_written_decide_nothing(folder: Path, name: str,
     assert outcomes == ({"released"} if charged else set())
 
 
-@pytest.mark.parametrize(("how", "verb", "status"), [("gone", "run", 2), (HOWS[-1], "mechanisms", 0)])
+@pytest.mark.parametrize(("how", "verb", "status"), [("gone", "show", 2), (HOWS[-1], "mechanisms", 0)])
 def test_a_refusal_that_cannot_be_written_keeps_its_status(how: str, verb: str, status: int) -> None:
     with that_fails(how) as stream:
         assert subprocess.run([sys.executable, "-m", "private_topk", verb], stderr=stream).returncode == status
@@ -248,14 +248,13 @@ def test_a_signal_in_the_midst_of_a_row_is_no_failure(folder: Path, sent: str, h
 
 
 _HIT_WHILE = """
-import os, signal, sys
+import importlib, os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_DFL)
-from private_topk.pipelines import run
-from private_topk.pipelines.cli import budget, main, show
+from private_topk.pipelines.cli import main
 from private_topk.pipelines.cli.output import exit_process
 from private_topk.pipelines.process import install_signal_handlers
 
-where = {"run": run, "show": show, "budget": budget}[sys.argv[1]]
+where = importlib.import_module("private_topk.pipelines." + sys.argv[1])
 name, swallowed = sys.argv[2], sys.argv[3] == "swallowed"
 original = getattr(where, name)
 
@@ -276,10 +275,9 @@ exit_process(main(sys.argv[4:]))
 @pytest.mark.parametrize(
     ("hit", "charged", "said"),
     [
-        ("run weak_promise raised", [], "this run has charged and published nothing"),
         ("run weak_promise swallowed", [], "this run has charged and published nothing"),
         ("run check_all_published raised", ["failed"], "all is published in out.avro. To finish"),
-        ("show show_rows raised", ["released"], "all is done, only the printing of it was cut short"),
+        ("cli.show show_rows raised", ["released"], "all is done, only the printing of it was cut short"),
     ],
 )
 def test_a_signal_says_what_was_charged_and_published_by_then(
@@ -296,8 +294,8 @@ def test_a_signal_says_what_was_charged_and_published_by_then(
 @pytest.mark.parametrize(
     ("hit", "words"),
     [
-        ("budget _ledger", "budget create --ledger=sqlite:///new.db --dataset=plays --epsilon=1"),
-        ("show print_json", "mechanisms --json"),
+        ("cli.budget _ledger", "budget create --ledger=sqlite:///new.db --dataset=plays --epsilon=1"),
+        ("cli.show print_json", "mechanisms --json"),
     ],
 )
 def test_a_signal_that_a_library_swallows_is_heard(folder: Path, hit: str, words: str) -> None:

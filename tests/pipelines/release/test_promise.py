@@ -6,6 +6,7 @@ import html
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from fractions import Fraction
@@ -88,6 +89,7 @@ class Case(NamedTuple):
 
 
 CASES = [Case(*each) for each in product(UNITS, (1, 4), (False, True), (0, 2), (False, True))]
+CASES = [case for case in CASES if case.windows > 1 or case.groups or not case.sliding]  # one window slides nowhere
 
 
 def rankings(question: Question) -> list[Ranking]:
@@ -215,9 +217,11 @@ def test_every_place_states_what_one_release_costs(case: Case) -> None:
 @pytest.mark.parametrize(
     ("case", "horizon"), [(case, horizon) for case in CASES for horizon in {False, case.unit == "user"}], ids=str
 )
-@pytest.mark.parametrize("ids", [("r", "r"), ("r", "s")])
-def test_every_place_adds_up_over_files_and_releases(case: Case, ids: tuple[str, str], horizon: bool) -> None:
-    """Two files of one id cost what two releases do: the windows are others."""
+def test_every_place_adds_up_over_files_and_releases(case: Case, horizon: bool) -> None:
+    """Two files of one id cost what two releases do: the windows are others. The id is one in that half of the
+    cases of which each two differ in two things at least.
+    """
+    ids = "r", "rs"[sum(map(bool, (case.windows > 1, *case[2:], horizon))) % 2]
     days = (DAYS[case.windows], NEXT[case.windows])
     first = case.question("r", days[0])
     of = 2 * len(first.period or ()) if horizon else 0
@@ -388,11 +392,13 @@ def test_a_manifest_that_states_less_than_its_draw_costs_contradicts_itself(mech
     scores: list[dict[str, Any]] = [{}, {"max_value": 2.5, "value_resolution": 0.5}]
     scores.append({"groups": ["x", "y", "z"], "groups_per_user": 2, "overall": True, "max_items_per_user": 2})
     budgets = [{"epsilon": 1.0, "delta": 1e-6}, {"epsilon": Fraction(1, 3), "neighbours": "replace-one"}]
-    for asked in product(spans, counts, scores, budgets):
+    for place, asked in enumerate(product(spans, counts, scores)):
         facts: dict[str, Any] = {name: value for each in asked for name, value in each.items()}
-        try:
-            question = Question.of(2, mechanism, **domain, **facts, release=Release(KEY, "r"))
-        except InvalidArgument:
+        for budget in (budgets[place % 2], budgets[place % 2 - 1]):  # of which not each is taken with all else
+            with suppress(InvalidArgument):
+                question = Question.of(2, mechanism, **domain, **facts, **budget, release=Release(KEY, "r"))
+                break
+        else:
             continue
         manifest = manifest_of(question).with_answer(rankings(question))
         check_agrees(manifest, "manifest")

@@ -328,7 +328,9 @@ def test_all_rows_come_behind_the_newest_groups_and_last_is_what_these_leave_out
 def test_many_groups_have_a_page_each_and_one_that_compares() -> None:
     """26 weeks of a top 50 with counts in 12 countries: all pages together stay below 0.8 MB."""
     names = tuple(f"country {n}" for n in range(12))
-    report = PublishedReport(rows(26, [f"item {n}" for n in range(60)], 50, groups=names), manifest(26, k=50))
+    ranked = rows(26, [f"item {n}" for n in range(60)], 50, groups=names)
+    ranked = [{**row, "noisy_count": ranked[row["rank"]]["noisy_count"]} for row in ranked]  # judged as noise once
+    report = PublishedReport(ranked, manifest(26, k=50))
     found = dict(pages(report, "weeks.html"))
     assert list(found)[:2] == ["weeks.html", "weeks-groups/country 0.html"] and len(found) == 13
     assert sum(len(text.encode()) for text in found.values()) < 800_000

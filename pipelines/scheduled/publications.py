@@ -396,10 +396,14 @@ class Publications(Periods):
             return
         charged = {entry.release_id for entry in self._charges()}
         earlier = 0 if self.state is not None else self.schedule.horizon or 0
-        for number in range(-earlier, self.schedule.ended(now())):
-            made = (each for each in self._publications(number) if each.release_id(number) not in charged)
-            places = [place for periods in made for place in self._places(periods, number)]
-            check_adopted(account, (each.pair.manifest for each in places), key_id)
+        published = (
+            place.pair.manifest
+            for number in range(-earlier, self.schedule.ended(now()))
+            for periods in self._publications(number)
+            if periods.release_id(number) not in charged
+            for place in self._places(periods, number)
+        )
+        check_adopted(account, published, key_id)
 
     def _check_known(self, options: Options) -> None:
         """Raise InvalidArgument unless it can be determined later what has been published."""

@@ -28,7 +28,6 @@ from private_topk.transforms.mechanisms.choice import AUTO, noise_told, reach_of
 from private_topk.transforms.mechanisms.noisy_counts import DRAWN, CountBudget
 from private_topk.transforms.mechanisms.parameters import as_written
 from private_topk.transforms.mechanisms.registry import name_of
-from private_topk.transforms.metric import USERS
 from private_topk.transforms.release import NoiseSize, Release
 from private_topk.transforms.spec import TopK, check_kinds
 from private_topk.transforms.windows import Period
@@ -159,7 +158,7 @@ class Question:
         """
         top_k, told = self.top_k, self.reason
         if told is None and (reach := reach_of(top_k.mechanism, top_k.k, top_k.domain.size or None)):
-            told = noise_told(reach, None if top_k.score == USERS else top_k.score.unit)
+            told = noise_told(reach, top_k.score.resolution)
         return f"{self.asked.mechanism.about.name} ({told})" if told else ""
 
     @property

@@ -47,7 +47,6 @@ from private_topk.transforms.history import Step
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.choice import noise_told, reach_of
 from private_topk.transforms.mechanisms.cost import Cost
-from private_topk.transforms.metric import USERS
 from private_topk.transforms.rows import rankable
 from private_topk.transforms.stated import number, some
 from private_topk.transforms.types import kind_of
@@ -266,7 +265,7 @@ class Report:
             if less is not None and (used is None or used > 2 * less - budget.used(Cost.sum(spent))):
                 asked = self.question.asked
                 reach = reach_of(peeled.question.top_k.mechanism, asked.k, asked.domain.size or None) or 0.0
-                noise = noise_told(reach, None if asked.score == USERS else asked.score.unit)
+                noise = noise_told(reach, asked.score.resolution)
                 told = f"by `peeling`, where {noise}, {float(less):.1%} would be used"
                 return f"{told}, and it would fit" if used is None else f"{told} and not {float(used):.1%}"
         return ""

@@ -115,10 +115,8 @@ def answer(
                 name, "needs {mechanism}: it is a parameter of some, and without a name one is chosen"
             )
         size = listed.size if listed.is_public else None
-        resolution = None if score == USERS else score.unit
-        found, (_, reason) = chosen(
-            lambda name: named(name, True), drawn_with, k, size, asked.get("epsilon"), asked.get("delta"), resolution
-        )
+        budget = (asked.get("epsilon"), asked.get("delta"))
+        found, (_, reason) = chosen(lambda name: named(name, True), drawn_with, k, size, *budget, score.resolution)
         return found, reason
     if isinstance(mechanism, str):
         return named(mechanism, False), None

@@ -95,6 +95,11 @@ class Score:
         return Fraction(1)
 
     @property
+    def resolution(self) -> Fraction | None:
+        """What a unit is worth; None where it is a user."""
+        return None
+
+    @property
     def most(self) -> Fraction:
         """The most that a user adds to an item."""
         return self.cap * self.unit
@@ -212,6 +217,10 @@ class Amounts(Score):
 
     @property
     def unit(self) -> Fraction:
+        return self.value_resolution
+
+    @property
+    def resolution(self) -> Fraction:
         return self.value_resolution
 
     def check_resolution(self, kind: Kind | None, column: str, where: str = "") -> None:

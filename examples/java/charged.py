@@ -38,16 +38,19 @@ RANKINGS = {  # each with an id from public knowledge only
 
 # The same ids, key, orders and parser are a repeat; others under these ids are refused.
 fingerprint = hmac.digest(ReleaseKey.parse(KEY).derive("input"), ORDERS.read_bytes(), "sha256").hex()
-requests = [  # of unit user, since people come back in other weeks: each week costs
-    Request.of(
-        RankRows(**parameters).rank,
-        dataset="orders",
-        fingerprint=fingerprint,
-        unit="user",
-        parameters={"parser": PARSER},
-    )
-    for parameters in RANKINGS.values()
-]
+try:
+    requests = [  # of unit user, since people come back in other weeks: each week costs
+        Request.of(
+            RankRows(**parameters).rank,
+            dataset="orders",
+            fingerprint=fingerprint,
+            unit="user",
+            parameters={"parser": PARSER},
+        )
+        for parameters in RANKINGS.values()
+    ]
+except ValueError as refusal:  # of a parameter
+    sys.exit(f"{refusal}. Nothing was charged")
 classpath = f"target/classes:{Path('target/classpath').read_text()}"
 rankings = ["java", "-cp", classpath, "WeeklyDrinks", f"--input={ORDERS}", f"--parameters={json.dumps(RANKINGS)}"]
 rankings += sys.argv[1:]

@@ -51,6 +51,7 @@ from private_topk.transforms.errors import (
     verbatim,
 )
 from private_topk.transforms.loading import load
+from private_topk.transforms.mechanisms.choice import enough_told, noise_told, reach_of
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.mechanisms.exact.accounting import largest
 from private_topk.transforms.release import DRAWS, Release, check_stays, paid_for, series_name
@@ -112,6 +113,8 @@ class Request:
         windows_of_a_user: how many of the windows one user can change, where that is bounded; None for all.
         cost_at: what the same costs with another epsilon, so that a refusal can say with which it fits.
         as_read: the cost is charged by this reading of it only, which is told already.
+        noise: how far noise moves counts, and what that needs, in words that a new charge tells; empty where a report
+            tells it, or it is not known.
     """
 
     dataset: str
@@ -127,6 +130,7 @@ class Request:
     stream: Mapping[str, Any] | None = field(default=None, repr=False)
     cost_at: Callable[[Fraction], Cost] | None = field(default=None, repr=False, compare=False)
     as_read: bool = field(default=False, compare=False)
+    noise: str = field(default="", repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_unit(self.unit)
@@ -184,6 +188,7 @@ class Request:
             rows={**({} if column is None else {"user_column": column}), **rows},
             windows_of_a_user=None if top_k.max_windows_per_user is None else windows_paid_for(top_k, period),
             stream=stream,
+            noise=_noise_of(top_k) if hasattr(ranking, "user_column") else "",  # a report tells it
         )
 
     def is_of(self, ranking: Drawn) -> bool:
@@ -344,8 +349,8 @@ class Ledger:
                     found = _settled(connection, request, first)
                 except InvalidArgument as error:
                     if before:
-                        on_top = f"{request.release_id} was asked on top of {', '.join(before)}"
-                        rule = f"{error.rule}; {verbatim(on_top)}: nothing was charged now"
+                        on_top = f"{request.release_id} was asked on top of {', '.join(before)}: "
+                        rule = f"{error.rule}; {'' if error.field else verbatim(on_top)}nothing was charged now"
                         error = type(error)(error.field, rule, error.remedy, error.final)
                     if error.field:
                         raise error from None
@@ -582,6 +587,8 @@ def charge_all(
     for request, receipt in zip(asked, receipts, strict=True):
         for text in (*([_let_through(request, receipt)] if speaks() else []), *receipt.ahead):
             tell(text)
+        if request.noise and receipt.outcome is None and speaks():
+            tell(f"of {request.release_id}, {request.noise}")
     _note(books, [receipt for receipt in receipts if receipt.outcome == "failed"], "started", tell)
     try:
         with paid_for(asked) as started:
@@ -624,6 +631,15 @@ def _note(books: Ledger, receipts: list[ChargeReceipt], outcome: str, tell: Call
             stays = f"could not be noted, and it stays as {was}" if refused else "may not have been noted"
             again = "the same again costs nothing, and notes it"
             tell(f"that it was {outcome} {stays}: {error.__cause__ or error}; {again}")
+
+
+def _noise_of(top_k: TopK) -> str:
+    size, unit = top_k.domain.size or None, top_k.score.resolution
+    reach = reach_of(top_k.mechanism, top_k.k, size)
+    if top_k.k is None or reach is None:
+        return ""
+    enough = "" if size is None else f"; {enough_told(reach, top_k.k, unit, grouped=top_k.groups is not None)}"
+    return f"{noise_told(reach, unit)}{enough}"
 
 
 def _let_through(request: Request, receipt: ChargeReceipt) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from fractions import Fraction
 from itertools import islice
 
 from private_topk.pipelines.options import Options, names_a_file
@@ -30,7 +29,6 @@ from private_topk.transforms.composite import parts_of
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.groups import Groups
 from private_topk.transforms.mechanisms.choice import choose, compared, enough_told, noise_told, reach_of
-from private_topk.transforms.metric import USERS
 from private_topk.transforms.spec import TopK
 
 _DRAWS, _PLACES = 100, 4
@@ -141,15 +139,12 @@ def _worst(looked: Mapping[str, Outlook]) -> str:
 
 def _enough(question: Question) -> str:
     """The rule that the k-th item's count should keep; nothing where none is known, as without a public list."""
-    k, size = question.asked.k, question.asked.domain.size
+    asked, k, size = question.asked, question.asked.k, question.asked.domain.size
     reach = reach_of(question.top_k.mechanism, k, size) if size else None
     if k is None or reach is None:
         return ""
-    return f"{enough_told(reach, k, _unit(question), grouped=question.asked.groups is not None)} (docs/choosing.md); "
-
-
-def _unit(question: Question) -> Fraction | None:
-    return None if question.asked.score == USERS else question.asked.score.unit
+    needed = enough_told(reach, k, asked.score.resolution, grouped=asked.groups is not None)
+    return f"{needed} (docs/choosing.md); "
 
 
 def with_delta(question: Question) -> str:
@@ -166,7 +161,7 @@ def with_delta(question: Question) -> str:
     reach = reach_of(others[name].top_k.mechanism, k, size) or own
     if 2 * reach > own:  # a delta is a weaker promise: not for a little
         return ""
-    told = noise_told(reach, _unit(question))
+    told = noise_told(reach, question.asked.score.resolution)
     return f". With a delta, such as {_DELTA}, {told} ({name})"
 
 

@@ -25,7 +25,6 @@ from private_topk.transforms.mechanisms import MECHANISMS
 from private_topk.transforms.mechanisms.choice import noise_told, reach_of
 from private_topk.transforms.mechanisms.exact.count_noise import SharedGaussian
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
-from private_topk.transforms.metric import USERS
 from private_topk.transforms.spec import TopK
 
 MAX_RANKINGS = 60
@@ -61,8 +60,7 @@ def of_draws(manifests: Iterable[Manifest]) -> str:
         reach = drawn and reach_of(drawn.mechanism, drawn.k, drawn.domain.size or None)
         if not reach:
             return ""
-        score = manifest.score
-        reaches[reach * float(score.unit)] = noise_told(reach, None if score == USERS else score.unit)
+        reaches[reach * float(manifest.score.unit)] = noise_told(reach, manifest.score.resolution)
     return reaches[max(reaches)] if reaches else ""
 
 

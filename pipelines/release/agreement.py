@@ -4,8 +4,8 @@ when the ranking was published.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any
@@ -15,8 +15,9 @@ from private_topk.pipelines.budget.rows import BROKEN, cost_in, fraction_in
 from private_topk.pipelines.budget.sharing import cost_of, windows_of_a_user
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.release.describe import of_a_shared_hash
-from private_topk.pipelines.release.manifest import Manifest, PrivacyFacts, Window
+from private_topk.pipelines.release.manifest import Manifest, PeriodFacts, PrivacyFacts, Window
 from private_topk.pipelines.release.promise import ROUNDED, charged_otherwise, cost_of_a_window, covers
+from private_topk.pipelines.scheduled.schedule import Schedule
 from private_topk.transforms.domain import RangeDomain, UnknownDomain
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.groups import Groups
@@ -24,9 +25,11 @@ from private_topk.transforms.mechanisms import MECHANISMS, make_mechanism, param
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget, DrawnCounts
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.windows import WindowBounds
+from private_topk.transforms.windows.calendar import UNITS as CALENDAR
+from private_topk.transforms.windows.calendar import time_zone
 
 _noise_of, _cost_of = lru_cache(maxsize=1024)(TopK.noise), lru_cache(maxsize=256)(cost_of)  # files of one question
-_SIX_DIGITS = 1e-5
+_SIX_DIGITS, _DAY = 1e-5, timedelta(days=1)
 _windows_in = lru_cache(maxsize=256)(Windows.read)
 _CHANGED = "one was changed, or another version wrote it: bring it back from a copy"
 
@@ -61,18 +64,31 @@ def _are_its_windows(published: Manifest, privacy: PrivacyFacts) -> bool:
     charged, listed = _windows_in(charge.windows), published.paid_for()
     names = [WindowBounds(*each).label() for each in listed]
     whole = len(names) == charged.number or len(names) == 1 and (published.output or "").startswith(names[0])
-    least, horizon = charged.number, published.horizon
-    if horizon is not None and published.to_date is None:
-        least = max(least, math.ceil((horizon.end - horizon.start) / _longest(max(run.size for run in charged.runs))))
     unit = UNITS["user-window"] if privacy.unit == SERIES else privacy.unit
-    shared = (privacy.windows or 1) >= least or not privacy.of_all_windows
+    shared = (privacy.windows or 1) >= charged.number or not privacy.of_all_windows
+    shared &= published.horizon is None or _has_its_periods(published.horizon, published, charged)
     return UNITS.get(charge.unit) == unit and whole and charged.holds(listed) and shared
 
 
-def _longest(size: int) -> timedelta:
-    """How long another window of a series can be: months differ by three days, and days by a change of clocks."""
-    length = timedelta(microseconds=size)
-    return length + timedelta(days=3 * (length >= timedelta(days=28)), hours=2 * (length >= timedelta(hours=22)))
+def _has_its_periods(horizon: PeriodFacts, published: Manifest, charged: Windows) -> bool:
+    """Whether a horizon is all periods of a schedule, as many as share the total, and those that are charged are among
+    them. To the day: the law on a zone's clocks may have changed since.
+    """
+    zone, number = time_zone(published.time_zone or "UTC"), published.privacy and published.privacy.windows or 1
+    (start, end), *more = charged.moments()
+    if more or start is None or end is None:
+        return False
+    near = min(end - start, _DAY)
+    lengths: list[timedelta | str] = [end - start, (round((end - start) / _DAY) or 1) * _DAY, *CALENDAR]
+    for every in lengths:
+        with suppress(OverflowError, ValueError):  # beyond the year 9999, or of months that lack its day
+            schedule = Schedule(horizon.start, every, zone, number)
+            own = schedule.period(min(schedule.ended(start + near / 2), number - 1))
+            last = schedule.period(number - 1)
+            pairs = ((own.start, start), (own.end, end), (last.end, horizon.end))
+            if all(abs(here - there) < near for here, there in pairs):
+                return True
+    return False
 
 
 def drawn_with(published: Manifest) -> TopK:

@@ -108,14 +108,12 @@ def _by_release(published: Iterable[tuple[Manifest, Windows]]) -> list[tuple[Man
 
 
 def rankings_of_a_user(published: Sequence[Manifest]) -> int | None:
-    """How many rankings one user may have changed, of all that was published; None where that is not known.
+    """How many rankings one user may have changed, of all that is here; None of windows to date.
 
     Args:
         published: private releases with the same privacy unit, with those that were corrected.
     """
-    known = {manifest.release_id for manifest in published}
-    lost = any(each.release_id not in known for manifest in published for each in manifest.corrects)
-    if lost or any(manifest.to_date is not None for manifest in published):
+    if any(manifest.to_date is not None for manifest in published):
         return None
     parts = _by_release((manifest, Windows.at(manifest.bounds())) for manifest in published)
     return sum(

@@ -91,8 +91,7 @@ def with_books(
     if also or otherwise:
         parts = [as_corrected(as_charged(*each), costs) for each in charged]
         whole, told_by = series_of(parts, also), with_charged(parts, also)
-        of_a_user = None if also else report.rankings_of_a_user
-        report = replace(report, manifest=whole, parts=told_by, rankings_of_a_user=of_a_user)
+        report = replace(report, manifest=whole, parts=told_by)
     of_each = " ".join(sentence(budget, books, planned=planned) for budget in budgets)
     of_each += f" Among these are charges of {some(sorted(others))}, which no other number here counts." * bool(others)
     of_each += "".join(f" What lies ahead {each}." for each in told_ahead(budgets, books))

@@ -177,7 +177,7 @@ class PublishedReport:
             None where nothing was.
         lost: the names of manifests whose rankings are lost, and their windows, which count and are not shown; and of
             rankings whose manifests are lost, of which nothing is known.
-        rankings_of_a_user: how many rankings one user may have changed in all; None where that is not known.
+        rankings_of_a_user: how many rankings one user may have changed, by the manifests here; None of windows to date.
         parts: the manifests of a series, with those of rankings that were corrected.
         corrected: the first moments of the windows of which a correction is shown.
         charged: what else of it the numbers count that a ledger has charged; None where no ledger was asked.

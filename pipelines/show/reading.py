@@ -78,7 +78,6 @@ def read_published(*places: str) -> PublishedReport:
         if each and file.endswith(MANIFEST)
     }
     report = in_series([each for _, each in published.values() if each is not None])
-    report = replace(report, rankings_of_a_user=None) if unknown else report
     return replace(report, rows=rows, lost=lost)
 
 

@@ -123,8 +123,10 @@ def not_counted(report: PublishedReport) -> list[str]:
     several = privacy.of_all_windows
     correction = "a correction that is still to come"
     own = any(each.runner is None for each in report.parts)  # a pipeline's, whose corrections have any id
-    if report.charged is None or report.adopted or own:
+    if report.charged is None or report.adopted:
         correction = "a correction or a lost period that is not shown"
+    elif own:
+        correction += ", or that is lost and has an id that begins otherwise,"
     charged = "as the ledger has charged it or else " if report.charged else ""
     if several and len(manifest.bounds()) < (privacy.windows or 1):
         return [
@@ -142,7 +144,8 @@ def not_counted(report: PublishedReport) -> list[str]:
             f"to come adds to these numbers, and so does {correction}."
         ]
     if manifest.to_date is None and (own or any("/" in str(each.release_id) for each in report.parts)):  # report file
-        return [f"All that is shown here counts: {correction} adds to these numbers."]
+        more = ", and what else of it the ledger has charged" * bool(report.charged)
+        return [f"All that is shown here counts{more}: {correction} adds to these numbers."]
     return []
 
 
@@ -447,7 +450,7 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
     asked = ("items asked for", "all above a threshold" if report.k is None else f"{report.k:,}")
     if manifest is None:
         return [("release", report.name), *([asked] if report.rows else [])]
-    privacy, of_a_user, parts = manifest.privacy, report.rankings_of_a_user or 1, report.parts or (manifest,)
+    privacy, parts = manifest.privacy, report.parts or (manifest,)
     users = _of_each(str((each.columns or {}).get("user") or "") for each in parts)
     days = [each.released for each in parts if each.released]
     several = {role: names for role in ("item", "group") if len(names := manifest.names(role)) > 1}
@@ -463,7 +466,7 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
         ("lists of found items among them", ", ".join(manifest.found or ())),
         ("protected unit", privacy and privacy.unit),
         ("how the budget adds up", shared_by(manifest)),
-        ("rankings one user can change", of_a_user > 1 and f"{of_a_user:,} of all that is published here"),
+        ("rankings one user can change", _of_a_user(report)),
         ("a user is", users and f"a value of the column {users}"),
         ("an item is", "item" in several and f"what the columns {as_text(several['item'])} hold"),
         ("a group is", "group" in several and f"what the columns {as_text(several['group'])} hold"),
@@ -475,6 +478,16 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
         ("versions", _of_each(", ".join(map(" ".join, (each.versions or {}).items())) for each in parts)),
     )
     return [(label, value) for label, value in settings if value]
+
+
+def _of_a_user(report: PublishedReport) -> str:
+    """How many rankings one user can change; nothing of a single one, or where that is not known."""
+    known, more = {each.release_id for each in report.parts}, ""
+    gone = any(one.release_id not in known for each in report.parts for one in each.corrects)
+    if gone or report.charged or not all(name.endswith(MANIFEST) for name in report.lost):
+        more = "; those that are lost, or only charged, come on top"
+    many = report.rankings_of_a_user or 0
+    return f"{many:,} of all that is published here{more}" * (many > (0 if more else 1))
 
 
 def _of_counts(counts: Mapping[str, Any]) -> str:

@@ -30,6 +30,7 @@ ITEMS = list("abcdef")
 DAYS = Period.of("2026-01-05", "2026-01-08", "1d")
 LEDGER = "sqlite:///budget.db"
 NOT_SHOWN = "a correction or a lost period that is not shown adds to these numbers"
+OF_OTHER_IDS = "a correction that is still to come, or that is lost and has an id that begins otherwise, adds to these"
 ROWS = [
     TimestampedValue((f"u{n % 300}", ITEMS[n * n % 6], ("DE", "FR")[n % 2]), DAYS.start.timestamp() + 86_400 * (n % 3))
     for n in range(3000)
@@ -188,7 +189,12 @@ def test_a_users_total_over_windows_is_the_least_at_its_delta(
         write("top.avro", rank, request)
     sheet = command("show", "top.avro", "--sign-off", "--ledger", LEDGER)
     assert sheet.status == 0 and f"epsilon {number(stated.epsilon)}, delta" in sheet.out, sheet
-    assert "has not charged" not in sheet.out and NOT_SHOWN in " ".join(sheet.out.split())
+    assert "has not charged" not in sheet.out and OF_OTHER_IDS in " ".join(sheet.out.split())
+    again = top("top/1/correction-1", **{"epsilon": 0.3, "delta": 1e-7} | asked)
+    with charge(Request.of(again, dataset="plays", fingerprint="ab" * 16, unit="user"), LEDGER):
+        pass  # and its files are lost
+    told = " ".join(command("show", "top.avro", "--sign-off", "--ledger", LEDGER).out.split())
+    assert f"All that is shown here counts, and what else of it the ledger has charged: {OF_OTHER_IDS}" in told, told
 
 
 def test_a_job_that_runs_again_keeps_its_files_and_another_release_is_refused() -> None:
@@ -452,7 +458,7 @@ def test_the_sheet_says_what_a_user_is_or_has_a_blank_for_it(named: bool) -> Non
         _ = rows | rank | WriteRankings("top.avro", rank, request)
     filled, _, blank = command("show", "top.avro", "--sign-off", "--ledger", LEDGER).out.partition("To be filled in")
     assert ("a user is" in filled, "a user is" in blank) == (named, not named)
-    assert NOT_SHOWN in " ".join(filled.split()), "corrections of a pipeline have any id"
+    assert OF_OTHER_IDS in " ".join(filled.split()), "corrections of a pipeline have any id"
     if named:  # the ledger knows what was taken out of the manifest
         facts = manifest("top.avro")
         del facts["columns"]

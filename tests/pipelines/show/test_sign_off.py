@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -274,7 +275,8 @@ def test_the_rankings_that_one_user_can_change_are_counted_over_all_that_was_pub
     sheet = shown("days/5.csv", "--sign-off")
     assert "rankings one user can change 2 of all that is published here" in sheet
     (tmp_path / "days" / "6.manifest.json").unlink()
-    assert told("days") is None, "nothing tells what became of that day"
+    more = "; those that are lost, or only charged, come on top"
+    assert told("days") == f"4 of all that is published here{more}", "nothing tells what became of that day"
 
 
 def test_releases_are_counted_with_those_that_were_corrected_are_lost_or_have_no_item() -> None:
@@ -312,7 +314,8 @@ def test_releases_are_counted_with_those_that_were_corrected_are_lost_or_have_no
     assert last in sheet and "Published more than once" not in sheet
     words = command("show", "days", "--ledger", LEDGER).out
     assert ", corrected" not in words and last in " ".join(words.split()), "what is shown is what was to be corrected"
-    assert "what a ledger tells The ledger has" in sheet and "rankings one user can change" not in sheet
+    assert "what a ledger tells The ledger has" in sheet
+    assert "3 of all that is published here; those that are lost, or only charged, come on top" in sheet
     alone = command("show", "days/7.csv", "--sign-off", "--ledger", LEDGER).out
     assert "The ledger has charged" not in alone, "of other windows"
 
@@ -650,25 +653,42 @@ def test_a_manifest_that_was_changed_is_called_one() -> None:
 
 
 def test_a_manifest_whose_windows_are_not_those_that_it_charges_contradicts_itself() -> None:
-    """Nor may a total be of fewer windows than are charged, or than its horizon holds; also where months differ."""
-    months = {"period": Period.of("2026-02-01", "2026-03-01", "month"), "privacy_unit": "user", "horizon": 12}
-    year = {"start": "2026-01-01T00:00:00Z", "end": "2027-01-01T00:00:00Z"}
-    for name, more, horizon in (("days", TWO_DAYS | {"privacy_unit": "user"}, None), ("months", months, year)):
+    """Nor may a total be of other windows than its horizon has: in weeks where a clock changes, in months and hours."""
+    of_a_user = {"privacy_unit": "user"}
+    of_a_month = of_a_user | {"period": Period.of("2026-02-01", "2026-03-01", "month"), "horizon": 12}
+    summer = Period.of("2026-03-23", "2026-03-30", time_zone="Europe/Berlin")
+    evening = Period.of("2026-01-02T12:00", "2026-01-03", "12h")
+    for name, more, horizon in (
+        ("days", TWO_DAYS | of_a_user, None),
+        ("months", of_a_month, ("2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z")),
+        ("weeks", of_a_user | {"period": summer, "horizon": 52}, ("2026-01-04T23:00:00Z", "2027-01-03T23:00:00Z")),
+        ("halves", of_a_user | {"period": evening, "horizon": 6}, ("2026-01-02T00:00:00Z", "2026-01-05T00:00:00Z")),
+    ):
         published(f"{name}.csv", asked(name, **more))
         place = Path(f"{name}.manifest.json")
-        facts = json.loads(place.read_text()) | {"horizon": horizon}
+        ends = horizon and {"start": horizon[0], "end": horizon[1]}
+        facts = json.loads(place.read_text()) | {"horizon": ends}
         write(place, json.dumps(facts))
-        assert command("show", f"{name}.csv", "--sign-off").status == 0
+        assert command("show", f"{name}.csv", "--sign-off").status == 0, name
         half = {"windows": facts["privacy"]["windows"] // 2, "epsilon": facts["privacy"]["epsilon"] / 2}
-        for edit in (
+        edits = [
             {"windows": facts["windows"][1:]},
             {"windows": [facts["windows"][0] | {"end": "2027-02-03T00:00:00Z"}, *facts["windows"][1:]]},
             {"privacy": facts["privacy"] | half},
-        ):
+        ]
+        if ends:  # half of it, one period less or more, and the same number of periods that this is none of
+            own, length = more["period"], more["period"].end - more["period"].start
+            middle, last = own.end.isoformat(), datetime.fromisoformat(horizon[1])
+            others = ({"end": middle}, {"start": own.start.isoformat()}, {"end": (last + length).isoformat()})
+            edits += [{"horizon": ends | each} for each in (*others, {"end": (last - length).isoformat()})]
+            away = {each: moment.replace("2026", "2025").replace("2027", "2026") for each, moment in ends.items()}
+            edits.append({"horizon": away})
+        for edit in edits:
             write(place, json.dumps(facts | edit))
             done = command("show", f"{name}.csv", "--sign-off")
             assert done.status == 2 and f"{name}.manifest.json contradicts itself: its unit, its windows" in done.err, (
-                done
+                edit,
+                done,
             )
 
 

@@ -66,11 +66,9 @@ def promised(
     declared, own = _declared(first), charges[0].cost
     charges += [*_corrected(parts), *also]
     changed = any(_facts(each.cost) != _facts(own) for each in charges)
-    by_rho = False
-    if len({each.cost.adds_up for each in charges}) > 1:  # two kinds of proof, of which all must have declared one
-        by_rho = all(_declared(manifest).accounting in BY_RHO for manifest, _ in parts)
-        if not by_rho:
-            charges = [replace(each, cost=Cost(each.cost.epsilon, each.cost.delta)) for each in charges]
+    mixed, by_rho = _of_two_proofs((each.cost for each in charges), (manifest for manifest, _ in parts))
+    if mixed and not by_rho:
+        charges = [replace(each, cost=Cost(each.cost.epsilon, each.cost.delta)) for each in charges]
     unit = "user" if declared.of_all_windows else "user-window"
     dearer = any(
         _rounded(getattr(each.cost, name)) > _rounded(getattr(own, name))
@@ -97,6 +95,17 @@ def promised(
         return declared, None
     epsilon, delta = over_windows(most("user", charges), delta, added=not by_rho)
     return declared, BudgetFacts(epsilon=_rounded(epsilon), delta=_rounded(delta))
+
+
+def of_epsilons(published: Sequence[Manifest]) -> bool:
+    """Whether of private releases only the epsilons count together, and not the rhos that some declared."""
+    return _of_two_proofs(map(cost_of_a_window, published), published) == (True, False)
+
+
+def _of_two_proofs(costs: Iterable[Cost], published: Iterable[Manifest]) -> tuple[bool, bool]:
+    """Whether costs have two kinds of proof, and whether rhos count even so, since all have declared that."""
+    mixed = len({cost.adds_up for cost in costs}) > 1
+    return mixed, mixed and all(_declared(each).accounting in BY_RHO for each in published)
 
 
 def _by_release(published: Iterable[tuple[Manifest, Windows]]) -> list[tuple[Manifest, Windows]]:

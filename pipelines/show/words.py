@@ -23,7 +23,7 @@ from private_topk.pipelines.release.manifest import (
     RankedGroups,
     Zcdp,
 )
-from private_topk.pipelines.release.promise import not_corrected
+from private_topk.pipelines.release.promise import not_corrected, of_epsilons
 from private_topk.pipelines.show import noise
 from private_topk.pipelines.show.published import OF_KEPT_ROWS, PublishedReport, day_of, when
 from private_topk.transforms.errors import printable
@@ -36,6 +36,7 @@ NOT_PRIVATE = (
     "This ranking is not private. It was made for a test, without noise or with noise that anybody can "
     "take off, and must not be passed on."
 )
+_OF_EPSILONS = ". Not all here declared zCDP: each counts by its epsilon, an upper bound, and a ledger may tell less"
 NO_RANKING = "No ranking is here: what was published was taken away or is lost, and counts all the same."
 _NO_MANIFEST = "There is no manifest beside this ranking, so nothing can be said of what it promises."
 
@@ -452,7 +453,7 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
         return [("release", report.name), *([asked] if report.rows else [])]
     privacy, parts = manifest.privacy, report.parts or (manifest,)
     users = _of_each(str((each.columns or {}).get("user") or "") for each in parts)
-    days = [each.released for each in parts if each.released]
+    shared, days = shared_by(manifest), [each.released for each in parts if each.released]
     several = {role: names for role in ("item", "group") if len(names := manifest.names(role)) > 1}
     listed = manifest.domain or not_corrected(parts)[-1].domain
     others = "" if manifest.domain else "; other windows have other lists"
@@ -465,7 +466,7 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
         ("groups", manifest.groups and of_groups(manifest.groups)),
         ("lists of found items among them", ", ".join(manifest.found or ())),
         ("protected unit", privacy and privacy.unit),
-        ("how the budget adds up", shared_by(manifest)),
+        ("how the budget adds up", shared and shared + _OF_EPSILONS * of_epsilons(parts)),
         ("rankings one user can change", _of_a_user(report)),
         ("a user is", users and f"a value of the column {users}"),
         ("an item is", "item" in several and f"what the columns {as_text(several['item'])} hold"),

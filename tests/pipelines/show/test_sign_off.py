@@ -869,6 +869,16 @@ def test_a_promise_of_all_windows_names_them_only_where_there_are_several() -> N
         assert f"any one person in {reach} had been missing" in shown(f"{reach}.csv")
 
 
+@pytest.mark.parametrize("delta", [1e-6, None])
+def test_of_two_kinds_of_proof_the_sheet_says_where_only_epsilons_count(delta: float | None) -> None:
+    of_a_user = {"privacy_unit": "user", "horizon": 8}
+    published("days/5.csv", asked("5", **day(5), mechanism="gaussian", delta=1e-6, **of_a_user))
+    published("days/6.csv", asked("6", **day(6), mechanism="joint", **({"delta": delta} if delta else {}), **of_a_user))
+    bound = "composition over 8 windows. Not all here declared zCDP: each counts by its epsilon, an upper bound"
+    assert (bound in shown("days", "--sign-off")) is (delta is None)
+    assert "upper bound" not in shown("days/5.csv", "--sign-off") + shown("days/6.csv", "--sign-off")
+
+
 def test_a_series_that_was_asked_otherwise_before_is_signed_for_with_all_that_it_cost() -> None:
     """The sheet and the entry state what is asked since, say so, and promise for both parts."""
     both = {"horizon": 2, "privacy_unit": "user"}

@@ -72,18 +72,18 @@ def _are_its_windows(published: Manifest, privacy: PrivacyFacts) -> bool:
 
 def _has_its_periods(horizon: PeriodFacts, published: Manifest, charged: Windows) -> bool:
     """Whether a horizon is all periods of a schedule, as many as share the total, and those that are charged are among
-    them. To the day: the law on a zone's clocks may have changed since.
+    them. To half a day: the law on a zone's clocks may have changed since.
     """
     zone, number = time_zone(published.time_zone or "UTC"), published.privacy and published.privacy.windows or 1
     (start, end), *more = charged.moments()
     if more or start is None or end is None:
         return False
-    near = min(end - start, _DAY)
+    near = min(end - start, _DAY) / 2
     lengths: list[timedelta | str] = [end - start, (round((end - start) / _DAY) or 1) * _DAY, *CALENDAR]
     for every in lengths:
         with suppress(OverflowError, ValueError):  # beyond the year 9999, or of months that lack its day
             schedule = Schedule(horizon.start, every, zone, number)
-            own = schedule.period(min(schedule.ended(start + near / 2), number - 1))
+            own = schedule.period(min(schedule.ended(start + near), number - 1))
             last = schedule.period(number - 1)
             pairs = ((own.start, start), (own.end, end), (last.end, horizon.end))
             if all(abs(here - there) < near for here, there in pairs):

@@ -544,6 +544,7 @@ _LOST = {
     "a task manager was lost": re.compile(
         r"task manager was lost|RecipientUnreachable|TaskManager with id \S+ (timed out|is no longer reachable)"
     ),
+    "a job manager started anew does not know the job": re.compile(r"RestClientException(?s:.*)(?i:not ?found)"),
     "a Python worker was lost": re.compile(r"io\.grpc\.StatusRuntimeException"),  # it is asked over gRPC, it alone
 }
 """What is gone, and how Flink and Beam put it, whose kind of error does not tell it."""
@@ -650,8 +651,8 @@ class Watch(threading.Thread):
                     self._say_once(
                         Line(
                             f"Flink: the job manager does not answer, or does not know {self._name} any more, as one "
-                            "does not that was started anew without high availability: then end this launcher, and "
-                            "type the same command",
+                            "does not that was started anew without high availability: then end this launcher, unless "
+                            "it ends by itself, and type the same command",
                             event="gone",
                             level="warning",
                         )

@@ -41,7 +41,7 @@ from private_topk.pipelines.budget.sharing import cost_of, windows_paid_for
 from private_topk.pipelines.budget.statement import cost_in_words
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.differences import differing, of_streams, told
-from private_topk.pipelines.process import RunFailed, speaks
+from private_topk.pipelines.process import RunFailed, level, speaks
 from private_topk.transforms.errors import (
     ANOTHER_RELEASE,
     InvalidArgument,
@@ -630,7 +630,8 @@ def _note(books: Ledger, receipts: list[ChargeReceipt], outcome: str, tell: Call
             was = "failed" if outcome == "started" else "started"
             stays = f"could not be noted, and it stays as {was}" if refused else "may not have been noted"
             again = "the same again costs nothing, and notes it"
-            tell(f"that it was {outcome} {stays}: {error.__cause__ or error}; {again}")
+            with level("warning"):  # the ledger may be lost
+                tell(f"that it was {outcome} {stays}: {error.__cause__ or error}; {again}")
 
 
 def _noise_of(top_k: TopK) -> str:

@@ -357,6 +357,11 @@ MANAGER, WORKER, NOBODY = "a task manager was lost", "a Python worker was lost",
         ("AsynchronousException", "x\nCaused by: v.io.grpc.StatusRuntimeException: CANCELLED: y", WORKER),
         ("E", "io.grpc.StatusRuntimeException: io\nConnection refused: h/1.0.0.1:8", f"{WORKER}, {NOBODY} h/1.0.0.1:8"),
         ("ConnectException", "Connection refused: h/[::1]:8083\n", f"{NOBODY} h/[::1]:8083"),
+        (
+            "RestClientException",
+            "[c.NotFoundException: Job private not found",
+            "a job manager started anew does not know the job",
+        ),
         ("AsynchronousException", "Caught exception while processing timer.", ""),
     ],
 )

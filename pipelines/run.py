@@ -48,13 +48,13 @@ from private_topk.runners import Launch, Line, UnknownArgument, check_arguments,
 from private_topk.transforms.counters import exact_counters
 from private_topk.transforms.domain import check_digits, padded
 from private_topk.transforms.errors import (
-    IncompleteDataError,
     InvalidArgument,
     Told,
+    causes_of,
     of_field,
     printable,
     refused,
-    told_in,
+    told_by,
     verbatim,
 )
 from private_topk.transforms.plan import Execution
@@ -365,19 +365,7 @@ def interruption_in(error: BaseException) -> KeyboardInterrupt | None:
     A signal is raised wherever the main thread is at that moment. Inside a DoFn Beam turns it into an error of its own,
     as everything that is raised there, and so do libraries while they are being loaded.
     """
-    return next((each for each in _causes(error) if isinstance(each, KeyboardInterrupt)), received_signal())
-
-
-def told_by(error: BaseException) -> Told | None:
-    """The refusal that an error is, or that a runner has passed on from a worker in an error of its own; or None."""
-    told = (each for each in _causes(error) if isinstance(each, InvalidArgument | IncompleteDataError))
-    return next(told, None) or told_in(str(error))
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
+    return next((each for each in causes_of(error) if isinstance(each, KeyboardInterrupt)), received_signal())
 
 
 def _local_places(report: Report) -> Iterator[tuple[str, str]]:

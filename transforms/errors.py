@@ -222,6 +222,19 @@ def told_in(text: str) -> Told | None:
     return None
 
 
+def told_by(error: BaseException) -> Told | None:
+    """The refusal that an error is, or that a runner has passed on from a worker in an error of its own; or None."""
+    told = (each for each in causes_of(error) if isinstance(each, _TOLD))
+    return next(told, None) or told_in(str(error))
+
+
+def causes_of(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and what it came from."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
 def reason_in(text: str) -> str:
     """The reason of the operating system or of Kafka's client in the text of an error, such as a full disk or a broker
     that does not answer: one of theirs, without data, and empty if there is none.

@@ -293,11 +293,6 @@ class Release:
         if not isinstance(self.id, str) or not self.id.strip() or len(self.id) > 500 or not self.id.isprintable():
             raise InvalidArgument("release_id", "must be 1 to 500 printable characters, and not all blanks")
 
-    @property
-    def chargeable(self) -> bool:
-        """Whether a ledger may charge it: by a key that stays, and that nobody knows."""
-        return self.key.is_secret and not self.key.in_memory
-
     @classmethod
     def fresh(cls) -> Release:
         """A release of its own: a new random key and id."""
@@ -434,17 +429,20 @@ def paid_for(requests: Sequence[Any]) -> Iterator[set[str]]:
 
 
 def check_paid(ranking: Any) -> None:  # noqa: ANN401 - what draws, which has a release
-    """Raise InvalidArgument for rankings that a ledger may charge, while charges are open and none of them pays for
-    them: a request for another ranking under the same id does not. One of one's own names no draw to compare.
+    """Raise InvalidArgument, while charges are open, for rankings that none of them pays for, except by a key that
+    everybody knows. A request for another ranking of the id does not pay; one of one's own names no draw to compare.
     """
     release = ranking.release
-    if not _OPEN or not release.chargeable:
+    if not _OPEN or not release.key.is_secret:
         return
     paying = [(charge, each) for charge in _OPEN for each in charge.requests if each.release_id == release.id]
     if not paying:
         rule = f"{verbatim(release.id)} is not charged by the open `with charge(...)`, so this pipeline draws nothing"
-        remedy = "give charge_all its Request too, or run it in a pipeline of its own outside that `with`"
-        raise InvalidArgument("release", rule, remedy)
+        remedy = "give charge_all its Request too"
+        if release.key.in_memory:
+            rule = "must be given and charged inside an open `with charge(...)`, so this pipeline draws nothing"
+            remedy = "give release=Release(KEY, ID) and charge_all its Request too"
+        raise InvalidArgument("release", rule, f"{remedy}, or run it in a pipeline of its own outside that `with`")
     for _, request in paying:
         if "draws" in request.parameters and not request.is_of(ranking):
             rule = f"{verbatim(release.id)} was charged for another rank, so this pipeline draws nothing"

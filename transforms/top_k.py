@@ -177,7 +177,8 @@ class PrivateTopK(beam.PTransform):
         return RankBlocks(self.top_k, release, *windows, columns=self.columns)
 
     def display_data(self) -> dict[str, Any]:
-        check_paid(self)  # Beam asks as a pipeline starts, on every runner, and leaves what is raised as it is
+        # Beam asks as a pipeline starts, on every runner, and leaves what is raised as it is.
+        check_paid(self)
         return self.blocks.display_data() | ({} if self._reason is None else {"mechanism_chosen_since": self._reason})
 
     def __ror__(self, left: Any, label: str | None = None) -> Any:  # noqa: ANN401 - whatever stands before the bar

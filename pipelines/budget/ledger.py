@@ -48,6 +48,7 @@ from private_topk.transforms.errors import (
     by_signature,
     literal,
     of_another_key,
+    told_by,
     verbatim,
 )
 from private_topk.transforms.loading import load
@@ -175,6 +176,7 @@ class Request:
         column = getattr(ranking, "user_column", None)  # a question has none: its report tells it
         if key_id is None:
             check_stays(release)
+            _check_digest(fingerprint)
         return cls(
             dataset=dataset,
             unit=unit,
@@ -245,8 +247,8 @@ class ChargeReceipt:
     entry: int
     outcome: str | None
     charged: str
-    used: Fraction | None = None
-    cost: Cost | None = None
+    used: Fraction | None = field(default=None, repr=False)
+    cost: Cost | None = field(default=None, repr=False)
     ahead: Sequence[str] = ()
 
     @classmethod
@@ -543,7 +545,8 @@ def charge(
         InvalidArgument: before the block runs: the budget does not suffice, or the id was used for other input. A
             ledger that cannot be written to when the block has ended changes nothing of how it ended: the operator is
             told, and the charge stays as one that was started.
-        RunFailed: before the block runs: it is not known whether the release was charged.
+        RunFailed: before the block runs: it is not known whether the release was charged. After it: a worker has
+            refused something, such as to write over another ranking; an answer may have been drawn.
 
     Cost: two transactions of some milliseconds each.
     """
@@ -590,21 +593,29 @@ def charge_all(
         if request.noise and receipt.outcome is None and speaks():
             tell(f"of {request.release_id}, {request.noise}")
     _note(books, [receipt for receipt in receipts if receipt.outcome == "failed"], "started", tell)
+
+    def end(outcome: str, started: set[str]) -> bool:
+        drawn = [elsewhere or not each.is_of_a_pipeline or each.release_id in started for each in asked]
+        _note(books, [*compress(receipts, drawn)], outcome, tell)
+        for request, receipt, was_drawn in zip(asked, receipts, drawn, strict=True):
+            if not was_drawn and receipt.outcome != "released":
+                what = f"no pipeline of release {request.release_id} was started inside this `with charge(...)`"
+                remedy = "run it inside, at no further cost; or give charge elsewhere=True if another process draws it"
+                tell(f"{what}, so nothing was drawn here, and it is not noted as released: {remedy}")
+        return any(drawn)
+
     try:
         with paid_for(asked) as started:
             yield receipts
-    except BaseException:  # an interrupt too: an answer may be out
-        _note(books, receipts, "failed", tell)
-        if resume:
+    except BaseException as error:  # an interrupt too: an answer may be out
+        told = told_by(error) if started and isinstance(error, RuntimeError) else None
+        final = isinstance(told, InvalidArgument) and told.final
+        if end("failed", started) and resume and not final:
             tell(resume)
-        raise
-    drawn = [elsewhere or not each.is_of_a_pipeline or each.release_id in started for each in asked]
-    _note(books, [*compress(receipts, drawn)], "released", tell)
-    for request, receipt, was_drawn in zip(asked, receipts, drawn, strict=True):
-        if not was_drawn and receipt.outcome != "released":
-            what = f"no pipeline of release {request.release_id} was started inside this `with charge(...)`"
-            remedy = "run it inside, at no further cost; or give charge elsewhere=True if another process draws it"
-            tell(f"{what}, so that it is not noted as released: {remedy}")
+        if told is None:
+            raise
+        raise RunFailed(f"the job failed after its start: {told}") from None
+    end("released", started)
 
 
 def _check_apart(request: Request, before: Iterable[Request]) -> None:
@@ -659,10 +670,7 @@ def _settled(
     """The receipt of an earlier charge that the request repeats; or the charge as it is to be written down, and how
     much of its budget is used then. Raises InvalidArgument as `charge` does, of charges from `first` on as of one.
     """
-    if not isinstance(request.fingerprint, str) or not _DIGEST.fullmatch(request.fingerprint):
-        rule = "must be the 32 to 64 hexadecimal digits of a digest of all rows: other rows with the same one are free"
-        remedy = 'such as hmac.digest(key.derive("input"), content, "sha256").hex()'
-        raise InvalidArgument("fingerprint", rule, remedy)
+    _check_digest(request.fingerprint)
     asked = _legible(request)
     charges = connection.charges(release_id=request.release_id)
     for earlier in (each for each in charges if each.key_id == request.key_id):
@@ -690,6 +698,13 @@ def _settled(
     if asked.neighbours == "add-remove" and any(budget.unit == "user-window" for budget in books.budgets):
         _check_parts(asked, books.charges)
     return _best_reading(replace(asked, id=connection.next_id(Entry)), request, books, first)
+
+
+def _check_digest(fingerprint: object) -> None:
+    if not isinstance(fingerprint, str) or not _DIGEST.fullmatch(fingerprint):
+        rule = "must be the 32 to 64 hexadecimal digits of a digest of all rows: other rows with the same one are free"
+        remedy = 'such as hmac.digest(key.derive("input"), content, "sha256").hex()'
+        raise InvalidArgument("fingerprint", rule, remedy)
 
 
 def _adopted(earlier: Entry) -> InvalidArgument:

@@ -380,7 +380,8 @@ def _zone(zone: str) -> ZoneInfo:
 
 def day_of(moment: datetime, zone: str, hours: bool = False) -> str:
     """The day of a moment as people read it, in local time of a zone; with the time of day where that tells more."""
-    return f"{moment.astimezone(_zone(zone)):{'%Y-%m-%d %H:%M' if hours else '%Y-%m-%d'}}"
+    seconds = ":%S" * bool(moment.second or moment.microsecond)
+    return f"{moment.astimezone(_zone(zone)):{f'%Y-%m-%d %H:%M{seconds}' if hours else '%Y-%m-%d'}}"
 
 
 def when(start: datetime | None, end: datetime | None, zone: str = "UTC") -> str:

@@ -108,7 +108,8 @@ def corrections_of(report: PublishedReport) -> list[str]:
     here = [(start, f"{len(each.corrects) + 1} times") for each in corrected for start, _ in sorted(each.bounds())]
     gone = [(start, f"{times} times, and nothing of it is here") for start, times in report.charged_again.items()]
     starts = sorted(here + gone, key=lambda each: (each[0] is not None, each[0]))
-    named = [f"{day_of(start, report.zone) if start else 'all rows'} ({times})" for start, times in starts]
+    hours = any(listing.hours for listing in report.listings())
+    named = [f"{day_of(start, report.zone, hours) if start else 'all rows'} ({times})" for start, times in starts]
     what = "ranking of" if None in dict(starts) else "window of" if len(named) == 1 else "windows of"
     once, shown = ("Charged", "The last that is here") if report.charged else ("Published", "The last")
     counted = f"{shown} is shown, and all" if here else "All"

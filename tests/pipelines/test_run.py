@@ -28,13 +28,13 @@ from private_topk.pipelines.process import RunFailed
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.registry import sink_of, source_of
 from private_topk.pipelines.report import Report
-from private_topk.pipelines.run import check_words, launch_of, reach_files, run, told_by
+from private_topk.pipelines.run import check_words, launch_of, reach_files, run
 from private_topk.pipelines.run_state import RunState
 from private_topk.pipelines.sources.columns import Columns
 from private_topk.runners import UnknownArgument, prepare
 from private_topk.runners.direct import ListeningRunner
 from private_topk.transforms import Period, Release, ReleaseKey
-from private_topk.transforms.errors import InvalidArgument, crosses, of_another_release
+from private_topk.transforms.errors import InvalidArgument, crosses, of_another_release, told_by
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.spec import TopK
 from private_topk.transforms.top_k import RankBlocks

@@ -20,10 +20,9 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 from apache_beam.runners.portability.flink_runner import FlinkRunner
 from apache_beam.runners.runner import PipelineResult
 
-from private_topk.pipelines.run import told_by
 from private_topk.runners import flink, prepare
 from private_topk.runners.flink import FlinkJobRunner, JobManager, Watch
-from private_topk.transforms.errors import InvalidArgument, Unreachable, WorkerRefusal, crosses
+from private_topk.transforms.errors import InvalidArgument, Unreachable, WorkerRefusal, crosses, told_by
 from tests.pipelines.support import command, options, wait_until, write
 
 END = 9_223_372_036_854_775_807

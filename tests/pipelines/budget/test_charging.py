@@ -40,9 +40,11 @@ def request(report: str = "a", epsilon: int = 1) -> Request:
     return Request("orders", "user-window", report, "k", "f" * 64, {"mechanism": "mine"}, Windows.of(None), cost)
 
 
-def of_a_known_key() -> Request:
-    rank = PrivateTopK(k=1, epsilon=0.5, domain=["tea"], release=fixed_release())
-    return Request.of(rank, dataset="orders", fingerprint="f" * 64)
+def of_a_known_key(fingerprint: str | None = None) -> Request:
+    """Or of one that stays, with a fingerprint."""
+    release = fixed_release() if fingerprint is None else Release(ReleaseKey.parse("file:key"), "a")
+    rank = PrivateTopK(k=1, epsilon=0.5, domain=["tea"], release=release)
+    return Request.of(rank, dataset="orders", fingerprint=fingerprint or "f" * 64)
 
 
 def example() -> tuple[list[str], str]:
@@ -186,6 +188,7 @@ def test_no_other_rows_are_free_by_a_fingerprint_that_is_no_digest(place: Path, 
         (lambda: Request.of("x", dataset="orders", fingerprint="f" * 64), "ranking", "must be a PrivateTopK, got str"),
         (of_a_known_key, "release", "no budget covers it"),
         (lambda: replace(request(), unit="person"), "privacy_unit", "must be one of user-window, user, got 'person'"),
+        (lambda: of_a_known_key("zz"), "fingerprint", "must be the 32 to 64 hexadecimal digits"),
         (lambda: charge("x", URL).__enter__(), "request", "must be a Request, got str: make it by Request.of(rank, "),
         (lambda: replace(request(), rows={"users": "email"}), "rows", "has no 'users': there are user_column, "),
         (lambda: charge(URL, request()).__enter__(), "request", "must be a Request, got str"),
@@ -242,13 +245,17 @@ def test_what_no_pipeline_was_started_for_is_not_noted_as_released(place: Path) 
     said: list[str] = []
     requests = [request("a"), Request.of(rank, dataset="orders", fingerprint="f" * 64)]
     block = charge_all(requests, URL, said.append)
-    for pipeline, outcome in ((None, "started"), (beam.Pipeline(), "started"), (beam.Pipeline(), "released")):
+    for pipeline, outcome in ((None, "started"), (beam.Pipeline(), "failed"), (beam.Pipeline(), "released")):
         said.clear()
-        with block as receipts:
+        forgotten = outcome == "failed"
+        refusal = "must be given and charged inside an open `with charge(...)`, so this pipeline draws nothing: give "
+        with refused("release", refusal) if forgotten else contextlib.nullcontext(), block as receipts:
             assert [receipt.entry for receipt in receipts] == [1, 2]
             if pipeline is not None:
-                ranks = rank if outcome == "released" else PrivateTopK(k=1, epsilon=0.5, domain=["tea"])
-                _ = pipeline | beam.Create([("u1", "tea")]).with_output_types(tuple[str, str]) | ranks
+                rows = pipeline | beam.Create([("u1", "tea")]).with_output_types(tuple[str, str])
+                _ = rows | rank
+                if forgotten:
+                    _ = rows | "forgotten" >> PrivateTopK(k=1, epsilon=0.5, domain=["tea"])
                 pipeline.run().wait_until_finish()
         assert [each.outcome for each in Ledger(URL).read().charges] == ["released", outcome]
         told = [line for line in said if line.startswith("no pipeline of release b was started inside this `with ")]
@@ -256,7 +263,7 @@ def test_what_no_pipeline_was_started_for_is_not_noted_as_released(place: Path) 
             line for line in said if line.startswith("of b, about 998 of 1,000 counts change by less than 12 users; as")
         ]
         assert len(noise) == (pipeline is None), "as it is charged, and not as it is repeated"
-        assert len(told) == (outcome == "started") and len(said) == 2 + len(noise) + len(told)
+        assert len(told) == (outcome == "started") and len(said) == 2 + len(noise) + len(told) + forgotten
     apart = replace(requests[1], release_id="c")
     with charge(apart, URL, elsewhere=True):
         pass

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -25,6 +25,7 @@ from private_topk.pipelines.question import Question
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.sign_off import registry_entry, sheet
+from private_topk.pipelines.show.words import corrections_of
 from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within
 from private_topk.transforms.windows import Period
@@ -1200,3 +1201,11 @@ def test_a_correction_that_states_less_of_what_it_corrects_is_not_believed(
     sheet = " ".join(command("show", "days", "--sign-off", "--ledger", LEDGER).out.split())
     assert "weekly/6/correction-1 states less of what it corrects than the ledger" in sheet, sheet
     assert "budget epsilon 2, delta 0" in sheet, sheet
+
+
+def test_repeats_of_windows_shorter_than_a_day_are_told_by_their_times() -> None:
+    """The date alone named each window of ten seconds alike."""
+    start = datetime(2026, 12, 1, 9, 30, 20, tzinfo=UTC)
+    row = {"window_start": start, "window_end": start + timedelta(seconds=10), "rank": 1, "item": "a", "k": 1}
+    told = PublishedReport([row | {"noisy_count": None, "returned": 1}], charged=["x"], charged_again={start: 2})
+    assert "2026-12-01 09:30:20 (2 times" in " ".join(corrections_of(told))

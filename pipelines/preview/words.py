@@ -131,7 +131,8 @@ def reasons(outlooks: Sequence[Outlook]) -> list[str]:
 
 def short(best: Outlook) -> str:
     """The outlook of one mechanism in one line."""
-    more = [*([_first(best)] if best.ordered else []), *_empty(best)]
+    # On a curve that is only expected, neighbours are far apart: what is said of places needs the words around it.
+    more = [*([_first(best)] if best.ordered and not best.others else []), *_empty(best)]
     return "; ".join([f"{best.name} finds {_of_top(best)}", *(f"{one[0].lower()}{one[1:]}" for one in more if one)])
 
 
@@ -167,13 +168,14 @@ def _first(best: Outlook) -> str:
     """A sentence on how far down the order can be relied on; none where nothing is found."""
     if not best.recall.value:
         return ""
+    apart = ", if neighbouring counts are as far apart as on the expected curve" * bool(best.others)
     for least in (_SURE, 0.5):
         sure = [place for place, chance in enumerate(best.so_far, 1) if chance.value >= least]
         if sure:
             chance = best.so_far[sure[-1] - 1]
             which = f"The top {sure[-1]} are in their right places" if sure[-1] > 1 else "The first place is right"
-            return f"{which} in {100 * chance.value:.0f}% of draws{_where(best)}"
-    return f"The first place is right in {100 * best.right[0].value:.0f}% of draws{_where(best)}" if best.right else ""
+            return f"{which} in {100 * chance.value:.0f}% of draws{apart}"
+    return f"The first place is right in {100 * best.right[0].value:.0f}% of draws{apart}" if best.right else ""
 
 
 def _where(outlook: Outlook) -> str:

@@ -102,7 +102,8 @@ def test_the_recommendation_is_of_all_curves_that_are_considered() -> None:
     curve = PublicCounts(shape.histogram(None, False).counts())
     assert preview(curve, **asked, mechanism=names, draws=40).best.name == "joint", "of counts that are known"
     _, order, rival = found.reasons()
-    assert order.endswith("% of draws on the expected curve.")
+    assert order.endswith("% of draws, if neighbouring counts are as far apart as on the expected curve.")
+    assert "of draws" not in short(found.best) and "of draws" in short(found.best.over(())), "in one line"
     means = [f"{100 * found[name].over_curves('recall'):.1f}%" for name in names]
     assert rival.startswith("joint finds more on the expected curve (over 9")
     assert rival.endswith(f", but {means[0]} and not {means[1]} in the mean of all curves.")

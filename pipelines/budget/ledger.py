@@ -10,15 +10,15 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import ROUND_FLOOR
 from fractions import Fraction
-from functools import cache, cached_property, partial, wraps
+from functools import cache, cached_property
 from itertools import compress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from private_topk.pipelines.budget.accounting import (
     ADOPTED,
@@ -68,8 +68,6 @@ _RESUME = (
     "the charge stays, since an answer may have been drawn. To resume at no cost, charge the same request again "
     "and draw from the same key and input"
 )
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 _OPEN = "open one with `private-topk budget create`"
 _DIGEST = re.compile("[0-9a-fA-F]{32,64}")
 _LEAST = Fraction(1, 2**20)  # an epsilon below which nobody asks
@@ -494,26 +492,8 @@ def tell_operator(text: str) -> None:
     print(f"ledger: {text}", file=sys.stderr)
 
 
-@dataclass
-class _Charge(AbstractContextManager[_T]):
-    """A block that is charged whenever it is entered: again, as a notebook's cell may be run, it is a repeat."""
-
-    block: Callable[[], AbstractContextManager[_T]]
-    _opened: ExitStack = field(default_factory=ExitStack)
-
-    def __enter__(self) -> _T:
-        return self._opened.enter_context(self.block())
-
-    def __exit__(self, *ended: Any) -> None:  # noqa: ANN401 - Python's own
-        self._opened.__exit__(*ended)
-
-
-def _charging(block: Callable[_P, Iterator[_T]]) -> Callable[_P, _Charge[_T]]:
-    return wraps(block)(lambda *args, **given: _Charge(partial(contextmanager(block), *args, **given)))
-
-
 @by_signature
-@_charging
+@contextmanager
 def charge(
     request: Request,
     ledger: Ledger | str,
@@ -555,7 +535,7 @@ def charge(
 
 
 @by_signature
-@_charging
+@contextmanager
 def charge_all(
     requests: Iterable[Request],
     ledger: Ledger | str,

@@ -238,18 +238,20 @@ def test_a_block_of_several_is_paid_for_and_ends_as_one(place: Path, fails: bool
 
 
 def test_what_no_pipeline_was_started_for_is_not_noted_as_released(place: Path) -> None:
-    """One charge, entered as often as a notebook's cell is run. What others draw they say; one's own is not seen."""
+    """As often as a notebook's cell is run. What others draw they say; one's own is not seen."""
     Ledger(URL).create(Budget.of("orders", 4))
     Path("key").write_text("0" * 32)
     rank = PrivateTopK(k=1, epsilon=0.5, domain=["tea"], release=Release(ReleaseKey.parse("file:key"), "b"))
     said: list[str] = []
     requests = [request("a"), Request.of(rank, dataset="orders", fingerprint="f" * 64)]
-    block = charge_all(requests, URL, said.append)
     for pipeline, outcome in ((None, "started"), (beam.Pipeline(), "failed"), (beam.Pipeline(), "released")):
         said.clear()
         forgotten = outcome == "failed"
         refusal = "must be given and charged inside an open `with charge(...)`, so this pipeline draws nothing: give "
-        with refused("release", refusal) if forgotten else contextlib.nullcontext(), block as receipts:
+        with (
+            refused("release", refusal) if forgotten else contextlib.nullcontext(),
+            charge_all(requests, URL, said.append) as receipts,
+        ):
             assert [receipt.entry for receipt in receipts] == [1, 2]
             if pipeline is not None:
                 rows = pipeline | beam.Create([("u1", "tea")]).with_output_types(tuple[str, str])

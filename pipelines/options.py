@@ -646,7 +646,7 @@ _BUDGET = _section(
         )
         | {
             "doctor": "check whether this ledger is there and can be charged, such as sqlite:///budget.db",
-            "show": "count all that this ledger charged of the report; with {sign_off} or {registry} its budget too",
+            "show": "count all that this ledger charged of the report, and show its budget",
         },
         str,
         "URL",

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import pty
 import signal
 import subprocess
 import sys
-import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
@@ -62,6 +60,18 @@ def endless(*more: str) -> list[str]:
     return [sys.executable, "-m", "private_topk", "stream", *asked]
 
 
+def after(statements: str, command: Sequence[str]) -> list[str]:
+    """A command that a process of its own becomes after these. Not by `preexec_fn`, whose fork takes gRPC's threads of
+    the tests along, which end the child now and then.
+    """
+    become = "os.execv(sys.argv[1], sys.argv[1:])"
+    return [sys.executable, "-c", f"import fcntl, os, signal, sys, termios; {statements}; {become}", *command]
+
+
+HEARING = "signal.signal(signal.SIGINT, signal.SIG_DFL)"
+"""A test runner's workers ignore SIGINT, which a child would inherit."""
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("sent", "status", "word"), [("SIGTERM", 143, "terminated"), nightly("SIGINT", 130, "interrupted")]
@@ -69,10 +79,8 @@ def endless(*more: str) -> list[str]:
 def test_a_signal_ends_a_run_with_status_and_how_to_resume(folder: Path, sent: str, status: int, word: str) -> None:
     kept = ["--release-key=file:key", "--release-id=the id", "--ledger=sqlite:///b.db", "--dataset=d"]
     before = {path.name for path in folder.iterdir()}
-    # A test runner's workers ignore SIGINT, which a child would inherit.
-    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
-    command = ending_with_us(endless(*kept))
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **heard)
+    command = after(HEARING, ending_with_us(endless(*kept)))
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while not Ledger("sqlite:///b.db").read().charges:
         assert process.poll() is None
         time.sleep(0.05)
@@ -194,13 +202,9 @@ def test_a_terminal_that_is_closed_ends_a_run_with_its_charge_on_record(folder: 
     kept = ["--release-key=file:key", "--release-id=the id", *CHARGED]
     terminal, its_end = pty.openpty()
 
-    def sit_down() -> None:
-        os.setsid()
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests under nohup ignore it, which a child inherits
-
-    streams = {"stdin": its_end, "stdout": its_end, "stderr": its_end}
-    process = subprocess.Popen(endless(*kept), **streams, preexec_fn=sit_down)
+    # Tests under nohup ignore SIGHUP, which a child inherits.
+    sit_down = "os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); signal.signal(signal.SIGHUP, signal.SIG_DFL)"
+    process = subprocess.Popen(after(sit_down, endless(*kept)), stdin=its_end, stdout=its_end, stderr=its_end)
     os.close(its_end)
     while not Ledger("sqlite:///b.db").read().charges:
         assert process.poll() is None
@@ -239,9 +243,8 @@ def test_a_signal_in_the_midst_of_a_row_is_no_failure(folder: Path, sent: str, h
         "run --input=in/rows.csv --domain=items.txt --mechanism=joint --k=2 --epsilon=1 --output=out.avro "
         "--release-key=file:key"
     ).split()
-    hearing = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
-    command = [sys.executable, "-c", _HIT_IN_A_ROW, sent, heard, *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, **hearing)
+    command = after(HEARING, [sys.executable, "-c", _HIT_IN_A_ROW, sent, heard, *words])
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stdout) == (status, ""), done.stderr
     word = "terminated" if sent == "SIGTERM" else "interrupted"
     assert f"private-topk: {word}; nothing is published." in done.stderr and "secret" not in done.stderr

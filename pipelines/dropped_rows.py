@@ -71,7 +71,6 @@ _LISTS = {"domain": "items outside the domain", "groups": "groups outside the li
 _SPELT = "that are in it but for spaces, capital letters or Unicode form: compare the spelling"
 _ANOTHER_ENCODING = "are not in UTF-8"
 _CSV_ENCODING = " (of CSV files, --csv-encoding names another encoding)"
-_SEVERAL = "that is not read: the column holds several types, make them one"
 _ROUNDED = "rows have an amount with decimals, which are rounded away, as no value resolution is given"
 _NO_ZONE = "times have no zone: they are read as UTC"
 _BLANK = "rows have a user of blanks alone: they count as one person"
@@ -454,7 +453,6 @@ def _add(
         broken = [0]
         for name in columns.names():
             unread = count_unread(rows.columns[name]) if look.in_memory else 0
-            its.causes[f"have an object in {name!r} {_SEVERAL}"] += unread
             broken += (pc.sum(mask).as_py() - unread for mask in texts_of(rows.columns[name])[1])
         its.causes[_ANOTHER_ENCODING] += max(broken)
         for cause, count in rows.causes().items():

@@ -824,7 +824,8 @@ _ASKED = _section(
         )
         | {
             "report": "only check the file; with {window_end} also say what a run for that period would do, and "
-            "whether it is ready: nothing is drawn, charged or published"
+            "whether it is ready: nothing is drawn, charged or published",
+            "budget adopt": "only say what would be adopted and what would be left: nothing is written",
         },
         same="no run at all",
     ),

@@ -293,16 +293,18 @@ _MIN, _NEAR = 3, 0.75
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
     """`did you mean NAME?` of the name that a word begins, or else is spelt like, first among those that begin with the
-    same whole word; or another remedy. It says where only their Unicode form differs.
+    same whole word, or is a whole word of alone; or another remedy. It says where only their Unicode form differs.
     """
     names = {_plain(name): name for name in known}
     word = _plain(word)
     begun = [name for name in names if len(word) >= _MIN and name.startswith(word)]
     kin = [name for name in names if name.partition("-")[0] == word.partition("-")[0]]
+    within = [name for name in names if len(word) >= _MIN and word in name.split("-")]
     near = (
         sorted(begun, key=len)[:1]
         or get_close_matches(word, kin, n=1, cutoff=0.5)
         or get_close_matches(word, names, n=1, cutoff=_NEAR)
+        or within * (len(within) == 1)
     )
     if not near:
         return otherwise

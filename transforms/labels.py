@@ -112,7 +112,8 @@ def check_items(items: pa.Array) -> pa.Array:
             "leave them out: no row with one is counted",
         )
     if labels.null_count:
-        raise InvalidArgument("domain", f"must not hold empty values, got {labels.null_count}: remove them")
+        rule = f"must not hold empty values, got {labels.null_count}"
+        raise InvalidArgument("domain", rule, f"remove them; {_FROM_ROWS}")
     words = sorted_words(hash_labels(labels, _list_key(0)))  # a tenth of the time and memory of counting the labels
     if np.any(words[1:] == words[:-1]):
         tally = pc.value_counts(labels)
@@ -147,7 +148,8 @@ def column_of(items: Iterable[Any]) -> tuple[pa.Array, bool]:
             frame: Any = items
             names = list(getattr(frame, "column_names", frame.columns))
             if len(names) != 1:
-                raise InvalidArgument("domain", f"must be one column, got a frame of {len(names)}", _CATALOGUE)
+                remedy = 'give the column of items, such as frame["item"], of a public list, not of the rows'
+                raise InvalidArgument("domain", f"must be one column, got a frame of {len(names)}", remedy)
             items = frame[names[0]]
         # By these methods arrays and columns of tables give Python's own values.
         listed = next((getattr(items, name) for name in ("tolist", "to_pylist") if hasattr(items, name)), None)
@@ -204,8 +206,10 @@ def _is_label(value: object) -> bool:
 
 
 _MIN_PARTS = 2
+_FROM_ROWS = "a list that is read from the rows is not public"
+_MISSING = ("NoneType", "NAType", "NaTType")
 _REMEDIES = {
-    "leave missing values out, as .dropna() of a column does": {"NoneType", "NAType", "NaTType", "float"},
+    f"{_FROM_ROWS}; of one that is, leave missing values out by .dropna() or .drop_nulls()": {*_MISSING, "float"},
     'make whole numbers integers, as .astype("Int64") does': {"float"},
     'give the column itself, such as frame["item"], not its rows': {"tuple", "list"},
 }

@@ -45,6 +45,7 @@ _ELSEWHERE = {
     "found": "what an earlier ranking has released may be a list: domain=found.items",
     "time": "give the elements timestamps, as by beam.window.TimestampedValue",
     "show_dropped_rows": "a job counts them: Beam's counters of the namespace private_topk, for the operator",
+    **dict.fromkeys(("topk", "top_k", "n"), "did you mean k?"),
     **dict.fromkeys(("seed", "random_state"), "a draw is repeated by release=Release(KEY, ID)"),
     "counts": "noisy counts have an epsilon of their own: publish_counts=EPSILON",
     "output": "what comes back is written, as by `.write(PATH)` of what `rank` returns",

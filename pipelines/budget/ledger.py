@@ -397,8 +397,9 @@ class Ledger:
         with self._database.locked() as connection:
             return [entry for entry in published if not _held(connection, entry)]
 
-    def adopt(self, published: Iterable[Entry]) -> list[Entry]:
-        """Write down published releases of one dataset that were never charged here; returns these.
+    def adopt(self, published: Iterable[Entry], dry_run: bool = False) -> list[Entry]:
+        """Write down published releases of one dataset that were never charged here; returns these. A dry run writes
+        nothing.
 
         They count whether or not they fit, since they are facts. None can be drawn again, since their inputs are not
         known. One that is given twice is two answers, of which each is charged.
@@ -426,6 +427,8 @@ class Ledger:
                 adopted.append(replace(entry, id=number, cost=cost, charged=now, finished=now, outcome=ADOPTED))
                 connection.add(adopted[-1])
                 paid.add(number)
+            if dry_run:
+                connection.undo()
             return adopted
 
     def renew(self, dataset: str, unit: str, length: timedelta) -> None:

@@ -150,6 +150,10 @@ class Connection:
         self._connection.execute(sql.text(f"insert into private_topk_{table} ({names}) values ({marks})"), row)
         self.written.append((table, {name: value for name, value in row.items() if value is not None}))
 
+    def undo(self) -> None:
+        self._connection.rollback()
+        self.written.clear()
+
     def holds(self, table: str, columns: Mapping[str, Any]) -> bool:
         query = f"select count(*) from private_topk_{table} where {_all_equal(columns)}"
         return bool(self._connection.scalar(sql.text(query), columns))

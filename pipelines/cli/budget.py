@@ -59,7 +59,7 @@ _EXAMPLES = {
   private-topk budget history --ledger sqlite:///budget.db
   private-topk budget history --ledger sqlite:///budget.db --dataset plays --json""",
     "adopt": """examples:
-  private-topk budget adopt published/ --ledger sqlite:///budget.db --dataset plays
+  private-topk budget adopt published/ --ledger sqlite:///budget.db --dataset plays --dry-run
   private-topk budget adopt a.manifest.json b.csv --ledger sqlite:///budget.db --dataset plays --json""",
     "renew": """examples:
   private-topk budget renew --ledger sqlite:///budget.db --dataset plays --period 365d
@@ -174,13 +174,14 @@ def _adopt(arguments: Namespace, others: list[str]) -> bool:
     ledger = _ledger(arguments.ledger)
     published = entries_of(manifests, arguments.dataset, {each.release_id for each in ledger.read().charges})
     try:
-        added = ledger.adopt(published)
+        added = ledger.adopt(published, dry := bool(arguments.dry_run))
     except NoBudget as error:
         units = {budget.unit for budget in ledger.read(arguments.dataset).budgets}
         lost = next(entry for entry in published if entry.unit not in units)
         remedy = f"give the ledger that was charged; if that is lost, {_opened_anew(arguments, lost, error)}"
         raise NoBudget(error.field, error.rule, literal(printable(remedy))) from None
     books = ledger.read(arguments.dataset)
+    books = books._replace(charges=[*books.charges, *added]) if dry else books
     budgets = [statement(budget, books) for budget in books.budgets]
     with level("warning"):
         for told in disputed(charges_of(manifests, books.charges)):
@@ -188,22 +189,24 @@ def _adopt(arguments: Namespace, others: list[str]) -> bool:
         for each in budgets:
             if each["used"] > 1:
                 told = (
-                    f"more than the {each['privacy_unit']} budget of {arguments.dataset} is charged: nothing more fits"
+                    f"more than the {each['privacy_unit']} budget of {arguments.dataset} {'would be' if dry else 'is'} "
+                    "charged: nothing more fits"
                 )
                 tell_operator(printable(f"{told}, and a user is protected by what is spent, not by its total"))
     if arguments.json:
         print_json({"adopted": [_charge(entry) for entry in added], "budgets": budgets})
-        return True
+        return not dry
     for entry in added:
-        print(f"adopted {printable(entry.release_id)}: {entry.windows.summary()}")
+        print(f"{'would adopt' if dry else 'adopted'} {printable(entry.release_id)}: {entry.windows.summary()}")
     for (release, _), times in Counter((entry.release_id, entry.key_id) for entry in published).items():
         if times > 1:
             print(f"{printable(release)} has {times} different answers here under one key: each is charged")
     rest = "; the others were charged before" if len(added) < len(published) else ""
-    print(f"{len(added)} of {len(published)} releases adopted{rest}\n")
+    done = "would be adopted, and the ledger would then say" if dry else "adopted"
+    print(f"{len(added)} of {len(published)} releases {done}{rest}\n")
     for budget in books.budgets:
         print("\n".join(_lines(budget, books)) + "\n")
-    return True
+    return not dry
 
 
 def _opened_anew(arguments: Namespace, lost: Entry, error: NoBudget) -> str:

@@ -109,7 +109,8 @@ def _check(arguments: Namespace) -> None:
 
     actions = [name for name in _ASKED if getattr(arguments, name) is not None]
     if len(actions) != 1 and actions != ["window_end", "dry_run"]:
-        raise InvalidArgument("", "give one of {window_end}, {missed}, {backfill}, {forget_users} and {dry_run}")
+        given = "give one of {window_end}, {missed}, {backfill}, {forget_users} and {dry_run}"
+        raise InvalidArgument("", f"{given}; only {{window_end}} goes with {{dry_run}}")
     check_sign_off(arguments)
     if arguments.correction is not None and arguments.window_end is None:
         raise InvalidArgument("correction", "needs {window_end}: a correction replaces one period")

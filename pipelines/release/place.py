@@ -125,7 +125,7 @@ def what_lies(
     owner = _owner(path, manifest)
     if owner is not None:
         own = manifest is not None and manifest.release_id == release_id
-        remedy = "keep its ending" if own else "give a name that differs in more than its ending"
+        remedy = "keep its ending, or give another name" if own else "give a name that differs in more than its ending"
         rule = f"{verbatim(manifest_path(path))} exists and is kept"
         why = InvalidArgument("output", rule, f"it is the manifest of {verbatim(owner)}: {remedy}")
         return Lying(path, "another release", release_id if own else "", pair=pair, why=why)

@@ -3,8 +3,9 @@
 The kind of table is recognised by its methods, so no library has to be installed: polars, pandas, Arrow and DuckDB
 offer their columns as Arrow's. The type of a column is public, and a column of a type that cannot be read is refused. A
 column of Python objects has no type: it is read as texts, each value by itself, and a row with an unreadable value is
-dropped. Arrow would infer one type for all, so that one user's value could change those of others. A column of many
-objects, none of which is of a class that can be read so, is refused like a type: no row could be read, whoever's it is.
+dropped. Arrow would infer one type for all, so that one user's value could change those of others. A column with many
+objects that are of another type is refused: without a word their rows would be missed. That tells of 100 rows, as
+counters of dropped rows do.
 """
 
 from __future__ import annotations
@@ -182,12 +183,14 @@ class _ReadDoFn(beam.DoFn):
 
 
 _SAY_HOW = "give a polars or pandas frame, an Arrow table or a DuckDB relation"
-_UNREADABLE, _NO_UTF_8 = b"\xff", b"\xfe"
-"""An object of another type, and a text or bytes. Not UTF-8, so that the row is dropped as unreadable, and counted."""
+_OTHER_TYPE, _NO_UTF_8, _TOO_FAR = b"\xff", b"\xfe", b"\xfd"
+"""An object of another type, a text or bytes, and an object of no text. Not UTF-8, so that the row is dropped as
+unreadable, and counted.
+"""
 _AS_TEXTS = [getattr(pl, name) for name in ("Categorical", "Enum", "Int128", "UInt128") if hasattr(pl, name)]
 """Types of polars that Arrow does not know, or reads otherwise."""
 _MANY = 100
-"""Rows from which on it is told that all are alike, as counters of dropped rows tell it."""
+"""Rows from which on it is told what their objects are, as counters of dropped rows tell it: fewer are private."""
 _FINER = ("ns", "ps", "fs", "as")
 """The units of numpy's times that are below a microsecond."""
 _T = TypeVar("_T")
@@ -212,8 +215,8 @@ def table_of(rows: Any, columns: Columns, period: Period | None = None) -> pa.Ta
     elif hasattr(rows, "columns") and any(kind.__module__.partition(".")[0] == "pandas" for kind in type(rows).__mro__):
         names = list(map(str, rows.columns))  # those that are no texts, such as numbers, as a refusal lists them
         check_names(_TABLE, columns, names, hint="an index of pandas becomes columns by .reset_index()")
-        places, labels = {name: names.index(name) for name in columns.names()}, columns.labels()
-        arrays = _made(lambda: {name: _of_pandas(rows.iloc[:, at], name in labels) for name, at in places.items()})
+        places = {name: (names.index(name), meaning) for name, meaning in _meanings(columns).items()}
+        arrays = _made(lambda: {name: _of_pandas(rows.iloc[:, at], of) for name, (at, of) in places.items()})
     else:
         table = _made(lambda: _handed_over(rows))
         check_names(_TABLE, columns, table.column_names)
@@ -222,11 +225,12 @@ def table_of(rows: Any, columns: Columns, period: Period | None = None) -> pa.Ta
         column = arrays[name]
         if not isinstance(column, _Texts):
             columns.check(role, name, column.type)
-        elif (misfit := column.misfit(MEANINGS.get(role, "label"))) is not None:
+        elif (misfit := column.misfit()) is not None:
             kind = kind_of_class(misfit)  # all other labels must be written as text, like truths
             like = pa.float64() if kind is not None and kind.counts else pa.bool_()
             several = issubclass(misfit, list | tuple | set | np.ndarray)
-            columns.check(role, name, pa.list_(pa.null()) if several else like, called=misfit.__name__)
+            called = f"{misfit.__name__} in {_MANY} rows or more"
+            columns.check(role, name, pa.list_(pa.null()) if several else like, called=called)
         if role == "time" and period is not None and period.zone != "UTC" and _lacks_zone(column):
             raise InvalidArgument(
                 "time",
@@ -235,6 +239,10 @@ def table_of(rows: Any, columns: Columns, period: Period | None = None) -> pa.Ta
                 f'.cast(pl.Datetime).dt.replace_time_zone("{period.zone}")',
             )
     return pa.table({name: column.texts if isinstance(column, _Texts) else column for name, column in arrays.items()})
+
+
+def _meanings(columns: Columns) -> dict[str, Meaning]:
+    return {name: MEANINGS.get(role, "label") for role, name in columns.each()}
 
 
 def _lacks_zone(column: Any) -> bool:  # noqa: ANN401 - Arrow's, or `_Texts`
@@ -263,20 +271,21 @@ def _of_polars(rows: pl.DataFrame | pl.LazyFrame, columns: Columns) -> dict[str,
     chosen = rows.select(columns.names()).with_columns(selectors.by_dtype(_AS_TEXTS).cast(pl.String))
     frame = chosen.collect() if isinstance(chosen, pl.LazyFrame) else chosen
     objects = {column.name: column for column in frame if column.dtype == pl.Object}
-    arrays: dict[str, Any] = {name: _Texts(each.to_list(), name in columns.labels()) for name, each in objects.items()}
+    meanings = _meanings(columns)
+    arrays: dict[str, Any] = {name: _Texts(each.to_list(), meanings[name]) for name, each in objects.items()}
     if len(objects) < frame.width:
         table = pa.RecordBatchReader.from_stream(frame.drop(list(objects))).read_all()
         arrays |= {name: table[name] for name in table.column_names}
     return {name: arrays[name] for name in columns.names()}
 
 
-def _of_pandas(column: Any, is_label: bool) -> Any:  # noqa: ANN401 - a series or an index
+def _of_pandas(column: Any, meaning: Meaning) -> Any:  # noqa: ANN401 - a series or an index
     if hasattr(column, "sparse"):
-        return _of_pandas(column.sparse.to_dense(), is_label)
-    if column.dtype == object or is_label and column.dtype == float and column.empty:  # as pandas types empty lists
-        return _Texts(column.to_numpy(object), is_label)
+        return _of_pandas(column.sparse.to_dense(), meaning)
+    if column.dtype == object or meaning == "label" and column.dtype == float and column.empty:  # as of empty lists
+        return _Texts(column.to_numpy(object), meaning)
     if column.dtype.name == "category":
-        words, codes = _of_pandas(column.cat.categories, is_label), column.cat.codes.to_numpy()
+        words, codes = _of_pandas(column.cat.categories, meaning), column.cat.codes.to_numpy()
         places = pa.array(codes, mask=codes < 0)
         if isinstance(words, _Texts):
             words.texts = words.texts.take(places)
@@ -285,27 +294,25 @@ def _of_pandas(column: Any, is_label: bool) -> Any:  # noqa: ANN401 - a series o
     try:
         return pa.Array.from_pandas(column)
     except UnicodeEncodeError:  # half of a surrogate pair, in one of the texts
-        return _Texts(column.to_numpy(object), is_label)
+        return _Texts(column.to_numpy(object), meaning)
 
 
 class _Texts:
     """A column of Python objects as texts, null where a value is missing, and not UTF-8 where it is unreadable."""
 
-    def __init__(self, values: Sequence[Any], is_label: bool) -> None:
-        self._values = values
+    def __init__(self, values: Sequence[Any], meaning: Meaning) -> None:
+        self._values, self._meaning = values, meaning
         if set(map(type, values)) <= {str, float, type(None)}:  # as most columns are, NaN for what is missing
             with suppress(pa.ArrowException, UnicodeEncodeError):
                 self.texts = pa.array(values, pa.large_string(), from_pandas=True)
                 return
-        self.texts = pa.array([_text(value, is_label) for value in values], pa.large_binary())
+        self.texts = pa.array([_text(value, meaning) for value in values], pa.large_binary())
 
-    def misfit(self, meaning: Meaning) -> type | None:
-        """The class of the first object, in a column of 100 rows or more, none of whose objects is of a class that can
-        mean that; else None. Of categories, all objects that there are.
-        """
-        if len(self.texts) < _MANY or any(_can_mean(value, meaning) for value in self._values):
+    def misfit(self) -> type | None:
+        """The class of the first object that is of another type, where 100 rows or more have such; else None."""
+        if _count(self.texts, _OTHER_TYPE) < _MANY:
             return None
-        return next((type(value) for value in self._values if not is_missing(value)), None)
+        return next(type(value) for value in self._values if _text(value, self._meaning) == _OTHER_TYPE)
 
     def lacks_zone(self) -> bool:
         """Whether it has 100 rows or more, and all objects that there are are dates or times without a zone."""
@@ -315,31 +322,35 @@ class _Texts:
         )
 
 
-def _can_mean(value: Any, meaning: Meaning) -> bool:  # noqa: ANN401
-    if meaning == "label" and isinstance(value, Decimal):  # of which each value says whether it is whole
-        return _text(value, True) not in (None, _UNREADABLE)
-    kind = None if value is None else kind_of_class(type(value))
-    return kind is not None and kind.means(meaning) is not None
-
-
-def _text(value: Any, is_label: bool) -> bytes | None:  # noqa: ANN401
-    """The text of a value as in a file: labels are texts and integers; times and values may have other types."""
+def _text(value: Any, meaning: Meaning) -> bytes | None:  # noqa: ANN401
+    """The text of a value as in a file: labels are texts and integers; times and amounts may have other types."""
     try:
         if is_missing(value):
             return None
-        return label_of(value).encode() if is_label or isinstance(value, str | bytes) else _time_or_value(value)
+        if meaning == "label" or isinstance(value, str | bytes):
+            return label_of(value).encode()
+        is_time = isinstance(value, date | np.datetime64)
+        return _OTHER_TYPE if is_time and meaning == "amount" else _time_or_amount(value)
+    except TypeError:
+        return _OTHER_TYPE
     except Exception:  # such as an integer of more digits than Python writes, or a time zone of somebody's own
-        return _NO_UTF_8 if isinstance(value, str | bytes) else _UNREADABLE
+        return _NO_UTF_8 if isinstance(value, str | bytes) else _TOO_FAR
 
 
 def count_unread(column: pa.Array) -> int:
-    """How many objects of a column of `Frame.rows` are of a type that is not read, as in a column of several types."""
-    return pc.sum(pc.equal(column, _UNREADABLE)).as_py() or 0 if pa.types.is_large_binary(column.type) else 0
+    """How many objects of a column of `Frame.rows` are not read, and are no texts or bytes."""
+    return _count(column, _OTHER_TYPE, _TOO_FAR)
 
 
-def _time_or_value(value: Any) -> bytes:  # noqa: ANN401
+def _count(column: pa.Array, *marks: bytes) -> int:
+    if not pa.types.is_large_binary(column.type):
+        return 0
+    return pc.sum(pc.is_in(column, pa.array(marks, column.type))).as_py() or 0
+
+
+def _time_or_amount(value: Any) -> bytes:  # noqa: ANN401
     if isinstance(value, bool | np.bool_ | np.timedelta64):
-        return _UNREADABLE
+        raise TypeError
     if isinstance(value, datetime):
         return (value if value.tzinfo is None else value.astimezone(UTC)).isoformat().encode()
     if isinstance(value, date):
@@ -351,16 +362,14 @@ def _time_or_value(value: Any) -> bytes:  # noqa: ANN401
     if isinstance(value, float | np.floating | Decimal):
         text = str(value) if isinstance(value, Decimal) else repr(float(value))
         return text.replace("Infinity", "inf").replace("inf", "1e999").encode()
-    return _UNREADABLE
+    raise TypeError
 
 
 def _moment(value: np.datetime64) -> bytes:
-    """The text of a time of numpy, rounded down to a microsecond. One that is too far away would wrap around, into a
-    window: it is unreadable.
-    """
+    """The text of a time of numpy, rounded down to a microsecond; one that is too far would wrap into a window."""
     micros = value.astype("datetime64[us]")
     is_exact = np.datetime_data(value.dtype)[0] in _FINER or micros.astype(value.dtype) == value
-    return str(micros).encode() if is_exact else _UNREADABLE
+    return str(micros).encode() if is_exact else _TOO_FAR
 
 
 def _handed_over(rows: Any) -> pa.Table:  # noqa: ANN401

@@ -303,7 +303,7 @@ REFUSED: list[tuple[str, str, str, list[Change]]] = [
     ("report", "--window-end", "date or time", [{"window_end": "next week"}]),
     ("report", "--until", "is not over yet", [{how: True, "until": "2126-01-01"} for how in ("missed", "backfill")]),
     ("report", "--until", "goes with --missed or --backfill", [{"dry_run": True, "until": "2026-01-01"}]),
-    ("report", "--window-end", "give one of", [{"dry_run": True, "missed": True}, {}]),
+    ("report", "--window-end", "only --window-end goes with --dry-run", [{"dry_run": True, "missed": True}, {}]),
     ("report", "--until", "date or time", [{"missed": True, "until": "x"}]),
     ("report", "--correction", "needs --window-end", [{"missed": True, "correction": 1}]),
 ]

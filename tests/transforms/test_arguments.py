@@ -100,6 +100,8 @@ def test_flags_may_be_what_comparing_columns_gives() -> None:
             'it is of the period: Period.of(..., time_zone="Europe/Berlin")',
         ),
         (lambda: rank(ROWS, **ASKED, to_date=True), "it is of the period: Period.of(..., to_date=True)"),
+        (lambda: rank(ROWS, topk=3, epsilon=1.0, domain=["a"]), "there is no argument topk: did you mean k?"),
+        (lambda: Period.of("2026-01-05", "2026-01-12", zone="UTC"), "argument zone: did you mean time_zone?"),
         (lambda: rank(ROWS, **ASKED, counts=0.5), "no argument counts: noisy counts have an epsilon of their own: pub"),
         (
             lambda: rank(ROWS, 1, epsilon=1.0, domain=ROWS.to_pandas()["item"].value_counts()),

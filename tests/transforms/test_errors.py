@@ -77,6 +77,7 @@ MEANT = [
             "--out": "--output",
             "--timezone": "--time-zone",
             "--group-by": "--group-column",
+            "--zone": "--time-zone",
         },
     ),
     (list(MECHANISMS), {"jiont": "joint", "joint_set": "joint-set", "gausian": "gaussian", "top-stabel": "top-stable"}),

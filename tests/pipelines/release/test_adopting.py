@@ -361,6 +361,9 @@ def test_two_answers_under_one_id_are_both_charged(folder: Path, capsys: pytest.
     shutil.copytree(folder / "out", folder / "copy")
     spent, given = Ledger(url).read().charges, [str(each) for each in (folder / "out", folder / "copy", other / "out")]
     adopt = ["budget", "adopt", "--ledger", url, "--dataset", "plays", *given]
+    assert main([*adopt, "--dry-run"]) == 0 and Ledger(url).read().charges == spent
+    dry = capsys.readouterr()
+    assert "1 of 2 releases would be adopted" in dry.out and "100.0% used by 2 charges" in dry.out
     first = "weekly/20260105T000000Z--20260112T000000Z"
     told = f"{first} has 2 different answers here under one key: each is charged\n"
     for adopted in (f"adopted {first}: 2026-01-05 to 2026-01-12 UTC\n{told}1 of 2 releases adopted;", f"{told}0 of 2 "):

@@ -76,7 +76,7 @@ def test_another_ending_in_mid_horizon_is_refused_with_its_reason(folder: Path, 
         said = called(folder, *words, status=2)
         assert not said.out and ": sink.output " in said.err and said.err.count("\n") == 1
         assert "manifest.json exists and is kept: it is the manifest of " in said.err
-        assert said.err.endswith(".csv: keep its ending\n"), said.err
+        assert said.err.endswith(".csv: keep its ending, or give another name\n"), said.err
     (folder / "weekly.yaml").write_text(text)
     assert report(folder, "--window-end", "2026-01-19") == 0
 

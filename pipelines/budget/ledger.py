@@ -762,6 +762,12 @@ def _check_clock(now: datetime, held: Iterable[Budget | Entry | Renewal]) -> Non
 
 def _other_input(asked: Entry, earlier: Entry) -> InvalidArgument:
     also = "" if asked.asks_as(earlier) else f", and with {_differing(asked, earlier)}"
+    id = verbatim(asked.release_id)
+    if asked.dataset != earlier.dataset:
+        dataset, rest = verbatim(earlier.dataset), " and restore the rest" if also else ""
+        same = f"give {{dataset}} {dataset}{rest} (free), or " if asked.fingerprint == earlier.fingerprint else ""
+        rule = f"{id} belongs to dataset {dataset}, which was charged for it on {verbatim(earlier.charged)}"
+        return InvalidArgument("release_id", rule, f"{same}{ANOTHER_RELEASE}")
     erased, order = (
         "if users were erased, leave what is published as it is, and bring lost rankings back from a copy "
         "(docs/privacy.md); "
@@ -776,12 +782,9 @@ def _other_input(asked: Entry, earlier: Entry) -> InvalidArgument:
         f"{erased}restore what it was used with{order} (free), or {ANOTHER_RELEASE}{corrects}; publishing twice under "
         "one id would reveal the change"
     )
-    if asked.fingerprint == earlier.fingerprint:
-        rest = " and restore the rest" if also else ""
-        remedy = f"give {{dataset}} {verbatim(earlier.dataset)}{rest} (free), or {ANOTHER_RELEASE}"
     return InvalidArgument(
         "release_id",
-        f"{verbatim(asked.release_id)} was used on {verbatim(earlier.charged)} {verbatim(_otherwise(asked, earlier))} "
+        f"{id} was used on {verbatim(earlier.charged)} {verbatim(_otherwise(asked, earlier))} "
         f"(dataset {verbatim(earlier.dataset)}){verbatim(also)}",
         remedy,
     )
@@ -789,8 +792,6 @@ def _other_input(asked: Entry, earlier: Entry) -> InvalidArgument:
 
 def _otherwise(asked: Entry, earlier: Entry) -> str:
     """What has changed of the input, or of a stream's output: of its charge, if that is of a version that noted it."""
-    if asked.fingerprint == earlier.fingerprint:
-        return "for another dataset"
     if asked.stream is None:
         return "for other input"
     if earlier.stream is None:

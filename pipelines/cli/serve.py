@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from argparse import Namespace
 
@@ -22,6 +23,9 @@ Exit status: 2 bad arguments or a port that is taken; 130 or 143 when it is ende
 _EVERY = 60.0
 """Seconds between two looks at whether workers work."""
 
+_WORKER = "run_worker_"
+"""How Beam begins the name of a worker's thread, which ends with its job."""
+
 
 def _expansion_service(arguments: Namespace, others: list[str]) -> None:
     from private_topk.runners.expansion import RANK_ROWS, expansion_service
@@ -32,7 +36,8 @@ def _expansion_service(arguments: Namespace, others: list[str]) -> None:
             before = time.process_time()
             time.sleep(_EVERY)
             used = time.process_time() - before  # of the workers too: they are threads
-            if used >= 1 and speaks():
+            at_work = any(each.name.startswith(_WORKER) for each in threading.enumerate())  # none where the job is over
+            if used >= 1 and at_work and speaks():
                 print(f"stages are running: {used:.0f} s of CPU in the last minute", file=sys.stderr, flush=True)
 
 

@@ -374,7 +374,6 @@ HELD = {
         Held(
             "$ private-topk expansion-service", "not run", "fetches with Maven; tests/runners/test_expansion.py runs it"
         ),
-        Held("var result = pipeline.run();", "not run", "part of a program: tests/runners/test_expansion.py runs it"),
     ],
     "docs/month-on-flink.md": [
         Held(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from itertools import product
@@ -20,10 +21,11 @@ from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, TimestampedValue
 
 from private_topk.pipelines.beam_yaml import RankRows
+from tests.documents.reading import ROOT
 from tests.nightly import nightly, nightly_but
 from tests.refusals import refused
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "top_tracks.yaml"
+EXAMPLE = ROOT / "examples" / "top_tracks.yaml"
 ROWS = [("ana", "tea"), ("ana", "cake"), ("bo", "tea"), (None, "cake")]
 
 
@@ -223,7 +225,9 @@ def test_beam_yaml_sees_every_parameter_with_its_type() -> None:
     """Its provider reads the signature of the constructor."""
     kinds = {name: its.annotation for name, its in inspect.signature(RankRows.__init__).parameters.items()}
     assert kinds["groups_per_user"] == int | None
-    assert {"user", "domain_range", "period", "reveal_active_windows"} <= kinds.keys() and "others" not in kinds
+    page = (ROOT / "docs/java.md").read_text().partition("| parameter |")[2].partition("\n\n")[0]
+    named = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in page.splitlines()[2:]]
+    assert {name for names in named for name in names} == kinds.keys() - {"self"}
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import shutil
@@ -23,6 +24,7 @@ import grpc
 import pytest
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.external import ExternalTransform, ImplicitSchemaPayloadBuilder
 from apache_beam.transforms.fully_qualified_named_transform import PYTHON_FULLY_QUALIFIED_NAMED_TRANSFORM_URN
@@ -31,7 +33,7 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from private_topk.pipelines.budget import Budget, Ledger
 from private_topk.pipelines.cli import serve
 from private_topk.runners.expansion import RANK_ROWS
-from tests.documents.reading import ROOT, blocks
+from tests.documents.reading import ROOT
 from tests.runners.servers import flink_job_server, free_port, listening_at, missing, module_serving, serving
 
 ORDERS = [("ana", "tea"), ("ana", "cake"), ("bo", "tea"), ("cy", "tea")] + [(f"u{n}", "tea") for n in range(40)]
@@ -113,9 +115,14 @@ def test_it_ends_with_a_signal(tmp_path: Path) -> None:
 
 
 def test_it_says_that_stages_are_running(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    """A minute of work, an idle one, and the end."""
-    clock, sleep = Mock(side_effect=[0.0, 40.4, 40.4, 41.0, 41.0]), Mock(side_effect=[None, None, KeyboardInterrupt])
+    """A minute of work, an idle one, one in which the job ended, and the end."""
+    clock = Mock(side_effect=[0.0, 40.4, 40.4, 41.0, 41.0, 49.0, 49.0])
+    sleep = Mock(side_effect=[None, None, None, KeyboardInterrupt])
     monkeypatch.setattr(serve, "time", SimpleNamespace(process_time=clock, sleep=sleep))
+    assert "name='run_worker_%s'" in inspect.getsource(BeamFnExternalWorkerPoolServicer.StartWorker)
+    threads = [SimpleNamespace(name="MainThread")], [SimpleNamespace(name="run_worker_1")]
+    enumerate_ = Mock(side_effect=[threads[1], threads[1], threads[0]])
+    monkeypatch.setattr(serve, "threading", SimpleNamespace(enumerate=enumerate_))
     with pytest.raises(KeyboardInterrupt):
         serve.COMMANDS["expansion-service"].execute(Namespace(port=0), [])
     assert capfd.readouterr().err == "stages are running: 40 s of CPU in the last minute\n"
@@ -123,52 +130,73 @@ def test_it_says_that_stages_are_running(monkeypatch: pytest.MonkeyPatch, capfd:
 
 @pytest.fixture(scope="module")
 def java_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The example, compiled in a folder of its own, with the lines of docs/java.md that print counters."""
+    """The example, compiled in a folder of its own."""
     if shutil.which("mvn") is None:
         missing("mvn is not installed")
     folder = tmp_path_factory.mktemp("java") / "project"
     shutil.copytree(ROOT / "examples/java", folder)
-    [counters] = [block.text for block in blocks("docs/java.md") if block.language == "java"]
-    program, run = folder / "src/main/java/TopDrinks.java", "System.out.println(pipeline.run().waitUntilFinish());"
-    assert run in program.read_text()
-    program.write_text(program.read_text().replace(run, counters))
     goals = ["compile", "dependency:build-classpath", "-Dmdep.outputFile=target/classpath"]
     subprocess.run(["mvn", "-B", "-q", *goals], cwd=folder, check=True, timeout=600)
-    (folder / "orders.csv").write_text("".join(f"{user},{item}\n" for user, item in ORDERS))
+    (folder / "orders.csv").write_text("".join(f"{user},{item}\n" for user, item in ORDERS) + "of nobody\n")
     return folder
 
 
-def test_a_java_program_is_charged_once_it_expands_and_tells_its_status(tmp_path: Path) -> None:
+@pytest.fixture
+def charged(tmp_path: Path) -> tuple[list[str], dict[str, Any]]:
+    """The call of charged.py, and how it is called: beside a program that stands in for Java."""
     java, classpath = tmp_path / "java", tmp_path / "target/classpath"
     classpath.parent.mkdir()
     classpath.write_text("")
-    java.write_text('#!/bin/sh\ncase "$*" in *--expandOnly) exit $EXPANDS;; *=again*) exit 0;; esac\nexit 7')
+    slow = "echo $$; exec /bin/sleep 99"
+    java.write_text(
+        f'#!/bin/sh\ncase "$*" in *--dryRun) exit $EXPANDS;; *=again*) exit 0;; *=slow*) {slow};; esac\nexit 7'
+    )
     java.chmod(0o755)
     (tmp_path / "release.key").write_text("the key of the example's test")
+    (tmp_path / "weekly.csv").write_text("")
+    environment = os.environ | {"PATH": str(tmp_path), "EXPANDS": "0"}
+    how = {"cwd": tmp_path, "env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return [sys.executable, str(ROOT / "examples/java/charged.py")], how
+
+
+def test_a_java_program_is_charged_once_it_expands_and_tells_its_status(
+    charged: tuple[list[str], dict[str, Any]], tmp_path: Path
+) -> None:
+    command, how = charged
     ledger = Ledger(f"sqlite:///{tmp_path}/budget.db")
+    done = subprocess.run([*command, "--output=top"], **how, timeout=60, check=False)
+    assert done.returncode == 1 and "budget.db does not exist" in done.stderr
     ledger.create(Budget.of("orders", 5, unit="user"))
     gone = f"localhost:{free_port()}"
-    for word, orders, expands, status, said, outcomes in (
-        (f"--expansion={gone}", "", 0, 1, f"nothing answers at --expansion={gone}: .*Nothing was charged", []),
-        ("--jobEndpoint=8099", "", 0, 1, "nothing answers at --jobEndpoint=8099: .*Nothing was charged", []),
-        ("--output=top", "", 5, 5, "the pipeline was refused with status 5: .*Nothing was charged", []),
-        ("--output=top", "", 0, 7, "\nthe program ended with status 7", ["failed"] * 2),
-        ("--output=again", "", 0, 0, "^(ledger: resuming .*\n){2}$", ["released"] * 2),
-        ("--output=top", "ana,tea", 0, 1, "^release_id popular/2026", ["released"] * 2),
+    for words, orders, expands, status, said, outcomes in (
+        ([f"--expansion={gone}"], "", 0, 1, f"nothing answers at --expansion={gone}: .*Nothing was charged", []),
+        (["--jobEndpoint=8099"], "", 0, 1, "nothing answers at --jobEndpoint=8099: .*Nothing was charged", []),
+        (["--output=top"], "", 5, 5, "the pipeline was refused with status 5: .*Nothing was charged", []),
+        (["--dryRun", "--output=top"], "", 0, 0, "^of popular/2026, .* users or more in a window\nof spending/", []),
+        (["--output=top"], "", 0, 7, "\nthe program ended with status 7", ["failed"] * 2),
+        (["--output=again"], "", 0, 0, "^(ledger: resuming .*\n){2}$", ["released"] * 2),
+        (["--output=top"], "ana,tea", 5, 1, "^release_id popular/2026", ["released"] * 2),
     ):
         (tmp_path / "weekly.csv").write_text(orders)
-        done = subprocess.run(
-            [sys.executable, ROOT / "examples/java/charged.py", word],
-            cwd=tmp_path,
-            env=os.environ | {"PATH": str(tmp_path), "EXPANDS": str(expands)},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        how["env"]["EXPANDS"] = str(expands)
+        done = subprocess.run([*command, *words], **how, timeout=60, check=False)
         assert done.returncode == status and "Traceback" not in done.stderr
-        assert re.search(said, done.stderr)
+        assert re.search(said, done.stderr or done.stdout)
         assert [entry.outcome for entry in ledger.read().charges] == outcomes
+
+
+def test_a_java_program_ends_with_what_charged_it(charged: tuple[list[str], dict[str, Any]], tmp_path: Path) -> None:
+    command, how = charged
+    ledger = Ledger(f"sqlite:///{tmp_path}/budget.db")
+    ledger.create(Budget.of("orders", 5, unit="user"))
+    with subprocess.Popen([*command, "--output=slow"], **how) as process:
+        assert process.stdout is not None
+        java = int(process.stdout.readline())
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 143
+    with pytest.raises(ProcessLookupError):
+        os.kill(java, 0)
+    assert [entry.outcome for entry in ledger.read().charges] == ["failed"] * 2
 
 
 @pytest.mark.nightly
@@ -196,11 +224,17 @@ def test_charged_java_rankings_are_those_of_the_requests(java_project: Path, ser
             done.returncode == 1
             and "got an element of type row of user, item, at, price, without auther" in done.stderr
         )
-        assert not ledger.read().charges
+        (java_project / "weekly.csv").write_text("".join(lines).replace("T", " "))
+        done = charged("charged.py", tmp_path / "none")
+        assert done.returncode == 1 and f"lines of popular: {{unreadable={len(lines)}}}" in done.stdout
+        assert "no line of popular would be ranked" in done.stderr and not ledger.read().charges
+        (java_project / "weekly.csv").write_text("".join(lines))
         for top in (tmp_path / "first", tmp_path / "again"):
             done = charged("charged.py", top)
             assert done.returncode == 0, done.stderr[-3000:]
             assert "SEVERE" not in done.stderr
+            assert f"{{ranked={2 * len(ORDERS)}, unreadable={len(ORDERS)}}}" in done.stdout
+            assert f"operator_only_unreadable_lines {len(ORDERS)}" in done.stdout
             files = [Path(f"{top}-{name}-00000-of-00001") for name in ("popular", "spending")]
             rankings.append([sorted(file.read_text().splitlines()) for file in files])
     assert [len(lines) for lines in rankings[0]] == [6, 6] and rankings[1] == rankings[0]
@@ -236,14 +270,14 @@ def test_java_ranks(
         (tmp_path / "unknown.txt").write_text("soup\n")
         unknown = f'--parameters={{"k": 1, "epsilon": 1, "domain": "{tmp_path}/unknown.txt"}}'
         for more, ranking, counter in (
-            ([], ["1,tea", "2,cake"], "workers_with_rows_left [1-9]"),
-            ([unknown], ["1,soup"], r"rankings_of_nothing .*\[all\]"),
+            ([], ["1,tea", "2,cake"], "dropped: As.rows.* operator_only_unreadable_lines [1-9]"),
+            ([unknown], ["1,soup"], r"ONLY NOISE: .*external0\W.* operator_only_rankings_of_nothing .*\[all\]"),
         ):
             command = ["java", "-cp", classpath, "TopDrinks", *words, *more]
             done = subprocess.run(command, cwd=java_project, capture_output=True, text=True, timeout=600, check=False)
             assert done.returncode == 0, done.stderr[-3000:]
             assert sorted((tmp_path / "top-00000-of-00001").read_text().splitlines()) == ranking
-            assert re.search(rf"external0\W.* operator_only_{counter}", done.stdout), done.stdout
+            assert re.search(counter, done.stdout), done.stdout
         if runner != "flink":  # its mini cluster is slow to start
             command = ["mvn", "-B", "-q", "test", f"-Dexpansion={service}", f"-DjobEndpoint={jobs}"]
             done = subprocess.run(command, cwd=java_project, capture_output=True, text=True, timeout=600, check=False)

@@ -165,8 +165,12 @@ def test_the_same_id_over_other_input_is_refused(url: str) -> None:
     ledger.finish(ledger.charge(request("a")).entry, "released")
     with refused("release_id", "a was used on", "with corrects= of WriteRankings where it repairs what is published"):
         ledger.charge(request("a", fingerprint="f2" * 32))
-    with refused("release_id", "a was used on", "for another dataset (dataset plays)", "give dataset plays (free)"):
+    belongs, another = "a belongs to dataset plays, which was charged for it on ", "take another release_id, which"
+    with refused("release_id", belongs, f": give dataset plays (free), or {another}"):
         ledger.charge(request("a", dataset="other"))
+    with refused("release_id", belongs, another) as told:
+        ledger.charge(request("a", dataset="other", fingerprint="f2" * 32))
+    assert "erased" not in str(told.value) and "free" not in str(told.value)
     assert ledger.charge(request("b", fingerprint="f2" * 32)).outcome is None
 
 

@@ -2,11 +2,15 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.logging.Logger;
 import org.apache.beam.fn.harness.ExternalWorkerService;
 import org.apache.beam.sdk.Pipeline;
 import org.apache.beam.sdk.extensions.python.PythonExternalTransform;
 import org.apache.beam.sdk.io.TextIO;
+import org.apache.beam.sdk.metrics.Counter;
+import org.apache.beam.sdk.metrics.MetricQueryResults;
+import org.apache.beam.sdk.metrics.Metrics;
 import org.apache.beam.sdk.options.Description;
 import org.apache.beam.sdk.options.ExperimentalOptions;
 import org.apache.beam.sdk.options.PipelineOptionsFactory;
@@ -14,7 +18,7 @@ import org.apache.beam.sdk.options.PortablePipelineOptions;
 import org.apache.beam.sdk.options.Validation.Required;
 import org.apache.beam.sdk.schemas.Schema;
 import org.apache.beam.sdk.schemas.Schema.FieldType;
-import org.apache.beam.sdk.transforms.Filter;
+import org.apache.beam.sdk.transforms.FlatMapElements;
 import org.apache.beam.sdk.transforms.MapElements;
 import org.apache.beam.sdk.values.PCollection;
 import org.apache.beam.sdk.values.Row;
@@ -48,9 +52,9 @@ public class TopDrinks {
     void setParameters(Map<String, Object> parameters);
 
     @Description("Build the pipeline, which looks at fields and parameters, and do not run it")
-    boolean getExpandOnly();
+    boolean getDryRun();
 
-    void setExpandOnly(boolean expandOnly);
+    void setDryRun(boolean dryRun);
   }
 
   private static final Schema ORDER =
@@ -59,6 +63,8 @@ public class TopDrinks {
   // What Beam leaves open after a good job, gRPC tells in 40 lines of SEVERE. A level would not outlive Beam's workers.
   private static final Logger FORGOTTEN_CHANNELS =
       Logger.getLogger("org.apache.beam.vendor.grpc.v1p69p0.io.grpc.internal.ManagedChannelOrphanWrapper");
+
+  private static final Counter UNREADABLE = Metrics.counter("orders", "operator_only_unreadable_lines");
 
   // Named as in docs/java.md.
   private static final Map<String, Object> PARAMETERS =
@@ -73,10 +79,33 @@ public class TopDrinks {
   }
 
   static void run(Pipeline pipeline) {
-    if (!pipeline.getOptions().as(Options.class).getExpandOnly()) {
-      System.out.println(pipeline.run().waitUntilFinish());
+    if (!pipeline.getOptions().as(Options.class).getDryRun()) {
+      var result = pipeline.run();
+      System.out.println(result.waitUntilFinish());
+      printLosses(result.metrics().allMetrics());
     }
     System.exit(0); // the worker's server has threads of its own
+  }
+
+  /** Prints, for the operator only, what was dropped, and which windows and groups are only noise. */
+  private static void printLosses(MetricQueryResults metrics) {
+    for (var kind : List.of(metrics.getCounters(), metrics.getStringSets())) {
+      for (var found : kind) {
+        String name = found.getName().getName();
+        if (name.matches(".*(unreadable|dropped_rows|of_nothing).*")) {
+          String loud = name.endsWith("of_nothing") ? "ONLY NOISE: " : "dropped: ";
+          System.out.println(loud + found.getKey().stepName() + " " + name + " " + found.getAttempted());
+        }
+      }
+    }
+  }
+
+  /** What was read of a line, if anything: one person's line must not end a job that is paid for. */
+  static List<Row> counted(Optional<Row> read) {
+    if (read.isEmpty()) {
+      UNREADABLE.inc();
+    }
+    return read.stream().toList();
   }
 
   static Pipeline empty(String... args) throws Exception {
@@ -106,9 +135,7 @@ public class TopDrinks {
     PCollection<Row> orders =
         pipeline
             .apply("Read orders", TextIO.read().from(options.getInput()))
-            // One person's line must not end a job that is paid for.
-            .apply("Readable", Filter.by(line -> line.contains(",")))
-            .apply("As rows", MapElements.into(TypeDescriptors.rows()).via(TopDrinks::order))
+            .apply("As rows", FlatMapElements.into(TypeDescriptors.rows()).via(line -> counted(order(line))))
             .setRowSchema(ORDER);
     Map<String, Object> given = options.getParameters();
     orders
@@ -121,8 +148,11 @@ public class TopDrinks {
     return pipeline;
   }
 
-  private static Row order(String line) {
+  private static Optional<Row> order(String line) {
     String[] parts = line.split(",", 2);
-    return Row.withSchema(ORDER).addValues(parts[0], parts[1]).build();
+    if (parts.length < 2) {
+      return Optional.empty();
+    }
+    return Optional.of(Row.withSchema(ORDER).addValues(parts[0], parts[1]).build());
   }
 }

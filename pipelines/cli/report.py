@@ -202,7 +202,7 @@ def _tell_how_they_went(report: ScheduledReport, went: Sequence[str], arguments:
     if arguments.json:
         print_json(_document(report, [_as_json(report, *each) for each in enumerate(went)]))
     elif set(went) <= _DONE and not (arguments.backfill and arguments.quiet):  # cron would mail it
-        print(f"{report.name}: nothing was missed")
+        print(f"{report.name}: no period is left to publish")
     if failed:
         absent = [number for number in failed if number not in whys.unchecked]
         told = "".join(

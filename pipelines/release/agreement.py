@@ -4,6 +4,7 @@ when the ranking was published.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -30,6 +31,7 @@ from private_topk.transforms.windows.calendar import time_zone
 
 _noise_of, _cost_of = lru_cache(maxsize=1024)(TopK.noise), lru_cache(maxsize=256)(cost_of)  # files of one question
 _SIX_DIGITS, _DAY = 1e-5, timedelta(days=1)
+_PERIOD = re.compile(r"/(\d{8}T\d{6}Z--\d{8}T\d{6}Z)(/correction-.*)?$")
 _windows_in = lru_cache(maxsize=256)(Windows.read)
 _CHANGED = "one was changed, or another version wrote it: bring it back from a copy"
 
@@ -46,7 +48,7 @@ def check_agrees(published: Manifest, path: str) -> None:
         elif published.parameters.get("neighbours", privacy.neighbours) != privacy.neighbours:
             told = "its neighbours and its parameters"
         elif not _are_its_windows(published, privacy):
-            told = "its unit, its windows, their horizon and what it charges"
+            told = "its unit, its windows, their horizon, its release id and what it charges"
         elif published.mechanism in MECHANISMS:
             told = next(_otherwise(published, privacy), "")
     except (*BROKEN, InvalidArgument):
@@ -57,13 +59,15 @@ def check_agrees(published: Manifest, path: str) -> None:
 
 def _are_its_windows(published: Manifest, privacy: PrivacyFacts) -> bool:
     """Whether unit, windows and horizon are those that are charged. A file lists all of the windows, or in a folder the
-    one that it is named after.
+    one that it is named after. So is the release of a report's one period, and of its correction.
     """
     if (charge := published.charge) is None:
         return True
     charged, listed = _windows_in(charge.windows), published.paid_for()
     names = [WindowBounds(*each).label() for each in listed]
     whole = len(names) == charged.number or len(names) == 1 and (published.output or "").startswith(names[0])
+    if published.runner and charged.number == 1 and (period := _PERIOD.search(str(published.release_id))):
+        whole &= names == [period[1]]
     unit = UNITS["user-window"] if privacy.unit == SERIES else privacy.unit
     shared = (privacy.windows or 1) >= charged.number or not privacy.of_all_windows
     shared &= published.horizon is None or _has_its_periods(published.horizon, published, charged)
@@ -100,7 +104,7 @@ def drawn_with(published: Manifest) -> TopK:
     given |= {name: _exact(value) for name, value in given.items() if own[name].kind == "number"}
     rounded, noisy, groups = published.counts_rounded_to or 1, None, None
     if counts:
-        noisy = DrawnCounts(rounded) if counts.get("drawn") else _budget_of(counts, rounded)
+        noisy = DrawnCounts(rounded) if counts.get("drawn") else budget_of(counts, rounded)
     if (listed := published.groups) is not None:
         number = listed.number and min(listed.number, 2 * listed.per_user)
         groups = Groups.numbered(number, listed.per_user, listed.overall)
@@ -117,7 +121,8 @@ def drawn_with(published: Manifest) -> TopK:
     )
 
 
-def _budget_of(counts: Mapping[str, Any], rounded: int) -> CountBudget:
+def budget_of(counts: Mapping[str, Any], rounded: int = 1) -> CountBudget:
+    """The budget of noisy counts that a manifest states."""
     return CountBudget(_exact(counts["epsilon"]), _exact(counts["delta"]), rounded)
 
 

@@ -5,6 +5,7 @@ Whoever checks, publishes, or says what is published asks here, so that all say 
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from collections.abc import Collection
@@ -88,10 +89,14 @@ def decoded(content: bytes, path: str, remedy: str) -> Manifest:
         return Manifest.decode(content)
     except ValueError as error:
         rule = f"{path} is no manifest of a ranking"
-        with suppress(ValueError, RecursionError):
-            facts = msgspec.json.decode(content)
+        try:
+            facts = json.loads(content)
             if isinstance(facts, dict) and {"mechanism", "parameters"} <= facts.keys():
-                rule, remedy = f"{path} is a manifest and was changed: {error}", "bring it back from a copy"
+                marked = "an editor saved it in another encoding, or with a byte order mark"
+                why = error if content.lstrip()[:1] == b"{" else marked
+                rule, remedy = f"{path} is a manifest and was changed: {why}", "bring it back from a copy"
+        except (ValueError, RecursionError) as broken:
+            rule, remedy = f"{rule}, being no JSON: {broken}", f"if it was edited, bring back a copy; else {remedy}"
         raise InvalidArgument("", verbatim(rule), remedy) from None
 
 

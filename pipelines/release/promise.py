@@ -33,7 +33,7 @@ from private_topk.transforms.mechanisms.exact.accounting import (
 from private_topk.transforms.release import series_name
 from private_topk.transforms.stated import number, some, stated
 
-_BY_MANIFEST = "by the manifest: compare it with a copy"
+_CHANGED = "one was changed since, and these numbers count"
 BY_RHO = ("zcdp", "gaussian")
 """The accountings that add up rhos."""
 _ADDED = ("epsilon", "delta", "rho")
@@ -358,9 +358,13 @@ def disputed(charged: Iterable[tuple[Manifest, Entry | None]]) -> list[str]:
     for published, charge in charged:
         if charge is not None:
             costs = ["costs"] * charged_otherwise(published, charge.cost)
-            for names, counted in ((costs, "the larger"), (_asked_otherwise(published, charge), _BY_MANIFEST)):
+            for names, why in (
+                (costs, f"{_CHANGED} the larger"),
+                (_asked_otherwise(published, charge), f"{_CHANGED} by the manifest: compare it with a copy"),
+                (_named_since(published, charge), "a repeat of the pipeline has named it, or the manifest was changed"),
+            ):
                 if names:
-                    told = f"other {', '.join(names)}: one was changed since, and these numbers count {counted}."
+                    told = f"other {', '.join(names)}: {why}."
                     found.setdefault(told, {})[str(published.release_id)] = None
     return [f"The manifest and the ledger's charge of {some([*each])} state {told}" for told, each in found.items()]
 
@@ -393,6 +397,13 @@ def _asked_otherwise(published: Manifest, charge: Entry) -> list[str]:
     if isinstance(held.get("asked"), dict):
         held["horizon"] = [*_horizon(charge)]
     return [_differing(name, held[name], now) for name, now in told.items() if _differ(held.get(name, now), now)]
+
+
+def _named_since(published: Manifest, charge: Entry) -> list[str]:
+    """The column of users that a manifest names and a charge does not, of those that note all that is asked."""
+    user = (published.columns or {}).get("user")
+    told = user is None or "user_column" in charge.rows or "draws" not in json.loads(charge.question or "{}")
+    return [] if told else [f"user column ({user}, charged none)"]
 
 
 def _horizon(charge: Entry) -> tuple[int | None, Any]:

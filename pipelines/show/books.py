@@ -95,9 +95,8 @@ def with_books(
     of_each = " ".join(sentence(budget, books, planned=planned) for budget in budgets)
     of_each += f" Among these are charges of {some(sorted(others))}, which no other number here counts." * bool(others)
     of_each += "".join(f" What lies ahead {each}." for each in told_ahead(budgets, books))
-    why = ", of which no manifest is here: these numbers count that"
-    if files:
-        why = ", which is not among the files shown: these numbers count that. Show the folder for all that lies in it"
+    why = f", {'beyond the files shown' if files else 'of which no manifest is here'}: these numbers count that"
+    why += ". Show the folder for all that lies in it" * files
     more = ", with windows that are not here, lost or not published yet: these numbers count them"
     return report, (of_each, *named(lost, why), *named(lacked, more), *told)
 

@@ -142,11 +142,7 @@ def _all_windows(listings: Sequence[Listing]) -> dict[str, Any]:
 def _counts(listing: Listing) -> dict[str, str]:
     if listing.weighed:
         return {row["item"]: f"{row['noisy_weight']:,.2f}" for row in listing.rows}
-    return (
-        {row["item"]: f"{row['noisy_count']:,}" for row in listing.rows if row["noisy_count"] is not None}
-        if listing.counted
-        else {}
-    )
+    return {row["item"]: f"{row['noisy_count']:,}" for row in listing.rows if row.get("noisy_count") is not None}
 
 
 def _head(listing: Listing, of_end: bool) -> str:

@@ -25,6 +25,7 @@ from private_topk.pipelines.release.promise import (
 )
 from private_topk.pipelines.show.published import PublishedReport, when
 from private_topk.transforms.errors import InvalidArgument, verbatim
+from private_topk.transforms.stated import some
 
 _Content = tuple[list[dict[str, Any]], Manifest | None]
 """The rows of a file, and its manifest. A manifest whose ranking is lost has no rows."""
@@ -72,9 +73,9 @@ def read_published(*places: str) -> PublishedReport:
         if each and not file.endswith(MANIFEST)
         for window in each.windows
     }
-    lost = unknown | {
+    lost = unknown | {  # in folders of corrections names are alike: that of the last one, which is shown, stands
         _name(file): frozenset(each.windows) - there
-        for file, (_, each) in contents.items()
+        for file, (_, each) in sorted(published.items(), key=lambda one: one[0] in contents)
         if each and file.endswith(MANIFEST)
     }
     report = in_series([each for _, each in published.values() if each is not None])
@@ -143,11 +144,11 @@ def _files(path: str) -> tuple[list[str], list[str]]:
     owned = set(map(manifest_path, files))
     files += [path for path in paths if path.endswith(MANIFEST) and path not in owned]
     if not files:
-        raise InvalidArgument(
-            "",
-            f"{verbatim(path)} is no ranking",
-            f"give a file that ends with one of {', '.join(RANKING_FORMATS)}, or a folder of them with their manifests",
-        )
+        with reached(path):
+            below = sorted({file.path.rpartition("/")[0] for file in match_any(f"{path.rstrip('/')}/*/*{MANIFEST}")})
+        remedy = f"a file that ends with one of {', '.join(RANKING_FORMATS)}, or a folder of them with their manifests"
+        remedy = f"one of these folders in it: {verbatim(some(below))}" if below else remedy
+        raise InvalidArgument("", f"{verbatim(path)} is no ranking", f"give {remedy}")
     return files, [file for file in tables if manifest_path(file) not in owned and _is_ranking(file)]
 
 
@@ -201,14 +202,17 @@ def _read(path: str) -> _Content:
 
 
 def _check_noise(rows: list[dict[str, Any]], manifest: Manifest, place: str) -> None:
-    """Raise InvalidArgument if a manifest states other noise of the counts of a window than its ranking does."""
+    """Raise InvalidArgument if a manifest lacks a window of its ranking, or states other noise of the counts there."""
     windows = {
         (each.start, each.end, None if each.group is None else as_text(each.group)): each for each in manifest.windows
     }
     for row in rows:
-        window = windows.get((row["window_start"], row["window_end"], group_of(row)))
+        at = row["window_start"], row["window_end"]
+        if (window := windows.get((*at, group_of(row)))) is None:
+            which = when(*at, manifest.time_zone or "UTC") + (f" of {group_of(row)}" if group_of(row) else "")
+            raise InvalidArgument("", verbatim(f"{place} lacks a window that its ranking has: {which}"), _CHANGED)
         for name in ("noise_95", "noise_stddev"):
-            told, there = getattr(window, name, None), row.get(name)
+            told, there = getattr(window, name), row.get(name)
             if there is not None and told != there:
                 rule = f"{verbatim(place)} states {name} {told}, and its ranking {there}"
                 raise InvalidArgument("", rule, _CHANGED)

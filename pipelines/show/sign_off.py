@@ -13,8 +13,9 @@ from typing import Any
 
 from private_topk.pipelines.budget.accounting import Entry
 from private_topk.pipelines.budget.windows import Windows
+from private_topk.pipelines.release.agreement import budget_of
 from private_topk.pipelines.release.manifest import BudgetFacts, Manifest, Zcdp
-from private_topk.pipelines.release.promise import cost_of_publication, not_corrected
+from private_topk.pipelines.release.promise import BY_RHO, cost_of_publication, not_corrected
 from private_topk.pipelines.show.published import PublishedReport, day_of, in_the_newest, when
 from private_topk.pipelines.show.templates import rendered
 from private_topk.pipelines.show.words import (
@@ -38,6 +39,7 @@ from private_topk.pipelines.show.words import (
     who_counts,
 )
 from private_topk.transforms.errors import InvalidArgument
+from private_topk.transforms.release import series_name
 from private_topk.transforms.stated import number
 
 _WIDTH, _LABEL = 100, 34
@@ -92,6 +94,7 @@ def _facts(report: PublishedReport, books: Sequence[str]) -> dict[str, Any]:
     one = "window" if manifest.to_date is None else "period"
     over_a_year = f"at most the budget of one {one}, times the number of the year's {one}s that have rows of the person"
     shared_hash = number(manifest.delta_of_a_shared_hash or 0)
+    first = (report.parts or [manifest])[0].release_id
     start, end = min(spans, default=(None, None))[0], max((end for _, end in spans), default=None)
     return {
         "manifest": manifest,
@@ -108,7 +111,7 @@ def _facts(report: PublishedReport, books: Sequence[str]) -> dict[str, Any]:
         "since": f" {day_of(report.changes[-1][0], report.zone)}" if report.changes and report.changes[-1][0] else "",
         "planned": any(each.released is None for each in report.parts),
         "title": report.title,
-        "slug": re.sub(r"[^a-z0-9]+", "-", (manifest.release_id or report.title).lower()).strip("-"),
+        "slug": re.sub(r"[^a-z0-9]+", "-", (series_name(first or "") or report.title).lower()).strip("-"),
         "ranked": what_is_ranked(manifest),
         "noise_of_draws": of_draws(report),
         "noise_of_counts": of_counts(manifest),
@@ -121,6 +124,7 @@ def _facts(report: PublishedReport, books: Sequence[str]) -> dict[str, Any]:
         "budget": _numbers(privacy),
         "weak": weak_promise(privacy, everything),
         "of_a_window": _of_a_window(manifest, report.parts, report.charged or ()),
+        "of_rho": _of_rho(manifest),
         "all_windows": _numbers(everything) if everything else "",
         "over_a_year": over_a_year if spans and not privacy.of_all_windows else "",
         "hash_collisions": f"for every other user, add {shared_hash} to delta" * bool(manifest.delta_of_a_shared_hash),
@@ -168,6 +172,20 @@ def _of_a_window(manifest: Manifest, parts: Sequence[Manifest], also: Sequence[E
         return "".join(found)
     of, times = ("", " times") if any(each.corrects for each in shown) else ("of ", "")
     return ", ".join(f"{told} {of}{many:,}{times}".replace(" 1 times", " once") for told, many in found.items())
+
+
+def _of_rho(manifest: Manifest) -> str:
+    """How much of the rho of a window is of its counts, and how it goes with the epsilon and the deltas."""
+    privacy, zcdp, parted = manifest.privacy, manifest.zcdp_of_a_window, ""
+    assert privacy is not None
+    if zcdp is not None and "epsilon" in privacy.counts:
+        counts = (privacy.rankings_of_a_user_in_a_window or 1) * budget_of(privacy.counts).cost().rho
+        parted = f", {number(max(zcdp.rho - counts, 0))} of it the ranking's and {number(counts)} the counts'"
+    told = ". Each mechanism's own proof gives its rho: to convert the epsilon may give another"
+    told += ". The total adds up rhos: the deltas of windows do not add up to its delta" * (
+        privacy.accounting in BY_RHO
+    )
+    return parted + told * bool(privacy.delta)
 
 
 def _numbers(budget: BudgetFacts) -> str:

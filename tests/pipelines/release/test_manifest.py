@@ -75,13 +75,30 @@ def test_a_changed_manifest_is_shown_or_refused(made: dict[str, Any], at_once: i
     assert shown > 50 and refused > 50, "both have been met"
 
 
-@pytest.mark.parametrize("content", ["[1]", "{", "[" * 100_000, '{"windows": [1]}', '{"privacy": {"epsilon": NaN}}'])
+@pytest.mark.parametrize("content", ["[1]", '{"windows": [1]}', '{"privacy": {"epsilon": NaN}}'])
 def test_an_unreadable_manifest_is_refused(content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "r.jsonl", "")
     write(tmp_path / "r.manifest.json", content)
     done = command("show", "r.jsonl")
     assert done.status == 2 and "r.manifest.json is no manifest of a ranking: copy" in done.err
+
+
+@pytest.mark.parametrize("made", [next(iter(KINDS))], indirect=True)
+def test_a_manifest_that_an_editor_has_saved_is_called_so(made: dict[str, Any]) -> None:
+    place = Path("r.manifest.json")
+    text = place.read_text()
+    place.write_text(text, newline="\r\n")
+    assert command("show", "r.csv").status == 0, "ends of lines say nothing"
+    marked = "r.manifest.json is a manifest and was changed: an editor saved it in another encoding, or with a"
+    for content, said in (
+        *((text.encode(encoding), marked) for encoding in ("utf-8-sig", "utf-16")),
+        (text.replace(",", ",,", 1).encode(), "being no JSON: Expecting property name enclosed in double quotes: line 2"),
+        (b"[" * 100_000, "r.manifest.json is no manifest of a ranking, being no JSON: "),
+    ):
+        place.write_bytes(content)
+        done = command("show", "r.csv")
+        assert done.status == 2 and said in done.err and "cop" in done.err, done
 
 
 def test_the_page_on_formats_has_every_field() -> None:

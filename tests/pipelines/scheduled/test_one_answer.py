@@ -517,7 +517,7 @@ def test_a_lost_manifest_is_no_missed_period_under_a_rotated_key(folder: Path) -
     (folder / MANIFEST).unlink()
     (folder / "key").write_text("another key of enough bytes")
     said = called(folder, "--missed", "--until", "2026-01-12")
-    assert said.out == "weekly: nothing was missed\n"
+    assert said.out == "weekly: no period is left to publish\n"
     assert f"{RANKING} is lost: bring it back from a copy" in said.err
     for words in (("--missed", "--until", "2026-01-12"), (*SECOND, "--dry-run")):
         found = called(folder, *words, "--json")
@@ -781,7 +781,8 @@ def test_what_another_key_has_published_is_not_drawn_again_though_all_of_it_is_l
     assert report(folder, *SECOND) == 0 and report(folder, *FIRST, "--correction", "1") == 0
     assert called(folder, *SECOND, "--dry-run").out.endswith("published before: nothing to do\n")
     said = called(folder, "--missed", "--until", "2026-01-19")
-    assert "nothing was missed" in said.out and f"{RANKING} is lost, and its correction stands for it" in said.err
+    assert "no period is left to publish" in said.out
+    assert f"{RANKING} is lost, and its correction stands for it" in said.err
     shown = command("show", str(folder / "out"), "--sign-off", "--ledger", f"sqlite:///{folder}/budget.db")
     assert shown.status == 0 and "3 charges have spent" in " ".join(shown.out.split()), shown.err
 
@@ -804,7 +805,7 @@ def test_a_period_whose_correction_is_published_is_not_missed(folder: Path) -> N
     before = all_files(folder)
     said = told(folder, "--backfill", *over) + told(folder, "--missed", *over)
     stands = "weekly, 2026-01-05 to 2026-01-12: is not here, and its correction stands for it\n"
-    assert said == f"{stands}weekly: nothing was missed\n" and all_files(folder) == before
+    assert said == f"{stands}weekly: no period is left to publish\n" and all_files(folder) == before
     assert report(folder, *FIRST) == 2, "whoever means the period itself is told why"
 
 
@@ -814,7 +815,7 @@ def test_what_was_withdrawn_is_not_drawn_again_and_counts(folder: Path, charged:
     text = CHARGED if charged else CHARGED.partition("ledger:")[0]
     listed = text.replace("first: 2026-01-05", "first: 2026-01-05\n  withdrawn: [2026-01-05]")
     over, who = ("--until", "2026-01-19"), "weekly, 2026-01-05 to 2026-01-12: "
-    withdrawn = f"{who}withdrawn\nweekly: nothing was missed\n"
+    withdrawn = f"{who}withdrawn\nweekly: no period is left to publish\n"
     (folder / "weekly.yaml").write_text(text)
     assert report(folder, "--backfill", *over) == 0
     first = (folder / RANKING).read_bytes()

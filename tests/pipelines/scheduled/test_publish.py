@@ -39,7 +39,7 @@ def test_missed_periods_are_listed_and_caught_up(folder: Path) -> None:
     ]
     assert report(folder, "--backfill", "--until", "2026-01-27") == 0
     assert list(outputs(folder)) == ["weekly-2026-01-05.csv", "weekly-2026-01-12.csv", "weekly-2026-01-19.csv"]
-    assert called(folder, "--missed", "--until", "2026-01-27").out == "weekly: nothing was missed\n"
+    assert called(folder, "--missed", "--until", "2026-01-27").out == "weekly: no period is left to publish\n"
     assert called(folder, "--backfill", "--until", "2026-01-27")[1:] == ("", "")
     done = command("report", folder / "weekly.yaml", "--backfill", "--json")
     assert "weekly, 2026-01-26 to 2026-02-02: backfill, period 4 of 4\n" in done.err

@@ -68,6 +68,20 @@ def test_a_lost_correction_does_not_bring_back_what_it_corrects() -> None:
         assert "5.correction-1.manifest.json has no ranking beside it" in said
 
 
+def test_a_lost_ranking_is_told_though_its_correction_is_there() -> None:
+    published("days/6.correction-1.csv", asked("6/correction-1", **day(6), groups=["x", "y", "z"]))
+    place = Path("days/6.correction-1.manifest.json")
+    corrects = [{"report": "6", "epsilon": 1.0, "delta": 0.0}]
+    place.write_text(json.dumps(json.loads(place.read_text()) | {"corrects": corrects}))
+    assert SAID in shown("days") and f"what is lost {SAID}" in shown("days", "--sign-off")
+    assert "2026-01-06 00:00 to" in shown("days"), "the correction is shown"
+
+
+def test_a_folder_of_folders_names_them() -> None:
+    done = command("show", ".", "--sign-off")
+    assert done.status == 2 and ". is no ranking: give one of these folders in it: ./days\n" in done.err, done
+
+
 def test_a_folder_without_a_ranking_has_every_form_of_its_manifests() -> None:
     """Of a report that was taken down whole, an officer needs the sheet; also of one manifest by its name."""
     for number in "57":

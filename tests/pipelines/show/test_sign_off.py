@@ -26,8 +26,10 @@ from private_topk.pipelines.release.manifest import Manifest
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.sign_off import registry_entry, sheet
 from private_topk.pipelines.show.words import corrections_of
+from private_topk.transforms import stated
 from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within
+from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.windows import Period
 from tests.pipelines.show.rankings import PAGES, answered, asked, day, published, shown
 from tests.pipelines.support import WEEKLY, command, costing, write
@@ -49,9 +51,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def charged(path: str, question: Question, url: str = LEDGER, dataset: str = "plays") -> None:
+def charged(path: str, question: Question, url: str = LEDGER, dataset: str = "plays", user: str = "user") -> None:
     facts = {"key_id": question.release.key.key_id(), "fingerprint": hashlib.sha256(path.encode()).hexdigest()}
-    facts["rows"] = {"user_column": "user", "time_column": "time", "time_unit": "s"}
+    facts["rows"] = {"time_column": "time", "time_unit": "s"} | ({"user_column": user} if user else {})
     with charge(question.request(dataset=dataset, **facts), url, tell=lambda line: None):
         published(path, question, dataset)
 
@@ -293,7 +295,7 @@ def test_releases_are_counted_with_those_that_were_corrected_are_lost_or_have_no
     sheet, entry = told()
     assert "4 releases, weekly/5 to weekly/7, 1 of them a correction" in sheet, sheet
     assert "in each of 3 windows, 2026-01-05 00:00 to 2026-01-08 00:00 UTC, beside one correction" in entry
-    assert "url_slug: daily-top-2-2026-01-06-00-00-to-2026-01-08-00-00-utc " in entry, entry
+    assert "url_slug: weekly status" in entry, entry
     assert "The ledger has charged" not in sheet + entry and "4 charges have spent" in sheet
     once_more = (
         "Published more than once: the window of 2026-01-06 (2 times). The last is shown, and all of these are counted."
@@ -331,7 +333,7 @@ def test_a_ranking_that_was_corrected_since_names_its_correction(form: str) -> N
     charged_correction()
     of_both = command("show", files[0], *form.split(), "--ledger", LEDGER)
     told = " ".join(f"{of_both.out} {of_both.err}".split())
-    assert "/correction-1 too, which is not among the files shown: these numbers" in told and "no manifest" not in told
+    assert "/correction-1 too, beyond the files shown: these numbers" in told and "no manifest" not in told
     done = command("show", files[0], *form.split())
     assert done.err == f"{files[0]} was corrected: show {files[1]} instead, or the folder of both\n", done
     for shown_too in (files, ["days"], files[1:]):
@@ -592,6 +594,33 @@ def test_versions_are_told_of_each_release_and_another_user_column_is_another_se
     assert done.status == 2 and "user column user (now session)" in done.err, done
 
 
+def test_a_user_column_that_the_charge_does_not_name_is_told() -> None:
+    """A pipeline whose elements have no names tells none, and its manifest may be edited; what was adopted tells it."""
+    budget()
+    place, said = Path("days/5.manifest.json"), "state other user column (user, charged none)"
+    charged("days/5.csv", asked("weekly/5", **day(5)), user="")
+    facts = json.loads(written := place.read_text())
+    write(place, json.dumps(facts | {"columns": {"item": "item"}}))
+    assert "a user is what the pipeline takes for one" in (sheet := shown("days", "--sign-off", "--ledger", LEDGER))
+    assert "state other" not in sheet
+    write(place, written)
+    assert said in (sheet := shown("days", "--sign-off", "--ledger", LEDGER)), sheet
+    budget("sqlite:///other.db")
+    assert command("budget", "adopt", "days", "--ledger", "sqlite:///other.db", "--dataset", "plays").status == 0
+    assert "state other" not in shown("days", "--sign-off", "--ledger", "sqlite:///other.db")
+
+
+def test_the_rho_of_counts_is_told_apart_and_how_it_goes_with_the_deltas_beside_it() -> None:
+    counted = {"publish_counts": 0.5, "publish_counts_delta": 1e-7}
+    words, _, manifest = signed(asked(**day(5), **counted, **LAPLACE, **ZCDP))
+    assert manifest.privacy and manifest.privacy.share_of_a_window and manifest.zcdp_of_a_window
+    counts = manifest.privacy.share_of_a_window.noisy_counts or {}
+    own = CountBudget(Fraction(str(counts["epsilon"])), Fraction(str(counts["delta"]))).cost().rho
+    rest = stated.number(manifest.zcdp_of_a_window.rho - own)
+    assert f", {rest} of it the ranking's and {stated.number(own)} the counts'. Each mechanism's" in words, words
+    assert "the deltas of windows do not add up to its delta" in words, words
+
+
 @pytest.mark.parametrize(("name", "told"), [("noise_95", "3"), ("noise_stddev", "0.5")])
 @pytest.mark.parametrize("more", [TWO_DAYS, GROUPED])
 def test_a_manifest_of_another_noise_of_counts_than_its_ranking_is_refused(
@@ -687,10 +716,8 @@ def test_a_manifest_whose_windows_are_not_those_that_it_charges_contradicts_itse
         for edit in edits:
             write(place, json.dumps(facts | edit))
             done = command("show", f"{name}.csv", "--sign-off")
-            assert done.status == 2 and f"{name}.manifest.json contradicts itself: its unit, its windows" in done.err, (
-                edit,
-                done,
-            )
+            told = "lacks a window that its ranking has" if "windows" in edit else "contradicts itself: its unit, its windows"
+            assert done.status == 2 and f"{name}.manifest.json {told}" in done.err, (edit, done)
 
 
 def test_a_manifest_of_another_k_than_its_ranking_is_refused() -> None:
@@ -725,6 +752,7 @@ def test_a_manifest_of_another_k_than_its_ranking_is_refused() -> None:
         *((TWO_DAYS | {"publish_counts": 0.5}, "windows", *edit) for edit in (("noise_95", 3), ("noise_stddev", None))),
         ({"publish_counts": 0.5}, "privacy", "noisy_counts", None),
         ({"max_items_per_user": 1}, "", "delta_of_a_shared_hash", 0),
+        ({}, "", "report", "weekly/20260302T000000Z--20260309T000000Z"),
     ],
 )
 def test_a_manifest_that_contradicts_itself_is_neither_shown_nor_adopted(

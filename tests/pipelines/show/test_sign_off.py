@@ -611,8 +611,8 @@ def test_a_user_column_that_the_charge_does_not_name_is_told() -> None:
 
 
 def test_the_rho_of_counts_is_told_apart_and_how_it_goes_with_the_deltas_beside_it() -> None:
-    counted = {"publish_counts": 0.5, "publish_counts_delta": 1e-7}
-    words, _, manifest = signed(asked(**day(5), **counted, **LAPLACE, **ZCDP))
+    counted = {"publish_counts": 0.5, "publish_counts_delta": 1e-7, "mechanism": "laplace", "max_items_per_user": 1}
+    words, _, manifest = signed(asked(**day(5), **counted, **ZCDP))
     assert manifest.privacy and manifest.privacy.share_of_a_window and manifest.zcdp_of_a_window
     counts = manifest.privacy.share_of_a_window.noisy_counts or {}
     own = CountBudget(Fraction(str(counts["epsilon"])), Fraction(str(counts["delta"]))).cost().rho
@@ -716,7 +716,7 @@ def test_a_manifest_whose_windows_are_not_those_that_it_charges_contradicts_itse
         for edit in edits:
             write(place, json.dumps(facts | edit))
             done = command("show", f"{name}.csv", "--sign-off")
-            told = "lacks a window that its ranking has" if "windows" in edit else "contradicts itself: its unit, its windows"
+            told = "lacks a window that its ranking has" if "windows" in edit else "contradicts itself: its unit, its"
             assert done.status == 2 and f"{name}.manifest.json {told}" in done.err, (edit, done)
 
 

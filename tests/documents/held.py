@@ -52,10 +52,6 @@ FIVE_MINUTES = [
 ]
 
 
-def rows_of_drinks(world: World) -> None:
-    (world.folder / "rows.csv").write_text("user,item,time\na,tea,2026-01-06\nb,cake,2026-01-14\n")
-
-
 def a_ranking_and_a_new_ledger(world: World) -> None:
     world.sample()
     words = (
@@ -72,6 +68,13 @@ OPERATIONS = [
         before=a_ranking_and_a_new_ledger,
         says="1 of 1 releases adopted\n\nplays: epsilon 2",
     ),
+]
+
+
+def rows_of_drinks(world: World) -> None:
+    (world.folder / "rows.csv").write_text("user,item,time\na,tea,2026-01-06\nb,cake,2026-01-14\n")
+
+
 ]
 API = [Held("from private_topk import Period", "python", before=rows_of_drinks, after=ranked("ranking.csv", 4 * 3))]
 
@@ -117,11 +120,7 @@ BUDGET = [
 ]
 CHOOSING = [
     Held("$ private-topk preview --like sample --window 7d --from 2026-01-05 --to 2026-02-02 --k 10 --epsilon 1"),
-    Held(
-        "from private_topk import Amounts, preview",
-        "python",
-        says=r"^peeling\nEstimate\(value=1\.0.*\n.* who add 12 each; sums",
-    ),
+    Held("from private_topk import preview", "python", says=r"^peeling\nEstimate\(value="),
 ]
 
 
@@ -347,11 +346,7 @@ CLEANING = [
     ),
     Held("import csv", "python", "", WEEK, 0, TOLD, "prepare.py", dirty_rows, one_spelling),
 ]
-COMMAND_LINE = [
-    Held("$ private-topk run --log-format json", status=2),
-    Held("$ private-topk doctor"),
-    Held("source <(private-topk completion bash)"),
-]
+COMMAND_LINE = [Held("$ private-topk run --log-format json", status=2)]
 AUDIT = [Held("$ python -m benchmarks.audit", "parsed", "half an hour; tests/audit runs it in small")]
 PRIVACY = [picture("P(answer in S)"), picture("HMAC-SHA256(release key")]
 HELD = {

@@ -36,19 +36,6 @@ BY_HAND = {
     "pip install /path/to/the/clone": "tests/test_packaging.py installs the wheel of a clone in an empty environment",
     "python prepare.py 2026-01-05": "tests/documents/test_cleaning.py runs the block",
     "python -m private_topk.runners.worker_pool --port 50000": "it serves until it is ended: tests/runners do it",
-    **dict.fromkeys(
-        (
-            f"report FILE {how}"
-            for how in (
-                "--window-end DATE",
-                "--missed [--until DATE]",
-                "--backfill [--until DATE]",
-                "--dry-run",
-                "--window-end DATE --correction 1",
-            )
-        ),
-        "tests/pipelines/scheduled/test_publish.py calls a report in each of these ways",
-    ),
     "pip install pytest": "with which these tests run",
     "private-topk show ranking.avro --sign-off": "tests/pipelines/show/test_sign_off.py",
     "private-topk report weekly.yaml --dry-run --sign-off": "tests/pipelines/show/test_sign_off.py",

@@ -75,7 +75,6 @@ def rows_of_drinks(world: World) -> None:
     (world.folder / "rows.csv").write_text("user,item,time\na,tea,2026-01-06\nb,cake,2026-01-14\n")
 
 
-]
 API = [Held("from private_topk import Period", "python", before=rows_of_drinks, after=ranked("ranking.csv", 4 * 3))]
 
 

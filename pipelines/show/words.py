@@ -305,7 +305,7 @@ def how_to_read(report: PublishedReport) -> list[str]:
         what_is_ranked(manifest): manifest is not None,
         "This ranking is a set: the items stand in the order of the public list, or in alphabetical order, and not "
         "in order of rank.": manifest is not None and manifest.answer == "set",
-        f"Items were drawn with noise{f': {far}' if far else ''}. Items whose true counts are close may have changed "
+        f"Items were drawn with noise{f': {far}' if far else ''}. Items that are close in truth may have changed "
         "places, and items from below the last place may stand for others.": drawn,
         "The items alone do not show how much of a ranking is noise: where few people are in the data, or epsilon is "
         "small, it may be all noise. An empty window has a ranking too.": drawn and not counted,
@@ -317,6 +317,9 @@ def how_to_read(report: PublishedReport) -> list[str]:
         "Counts have noise of their own and may be below zero. Where a range is shown, the count without noise lies in "
         f"it with a probability of at least 95%, for {_of_which(manifest)}. Counts of one ranking may have much of "
         "their noise in common, which sums and averages of them keep.": counted,
+        f"A noisy weight is such a sum with noise, whose standard deviation is {_of_weights(manifest)}.": any(
+            listing.weighed for listing in listings
+        ),
         "Where an order is certain, no item below has a larger count without noise, with 95% confidence for all items "
         "of a ranking together. That follows from the differences of counts, so that ranges of two may overlap.": any(
             listing.certainty for listing in listings
@@ -324,6 +327,11 @@ def how_to_read(report: PublishedReport) -> list[str]:
     }
     changes = (f"{each}." for each in changes_of(report))
     return [*(sentence for sentence, applies in sentences.items() if applies), *changes, *why_short(report)]
+
+
+def _of_weights(manifest: Manifest | None) -> str:
+    stddev = manifest and manifest.weights and manifest.weights.noise_stddev
+    return number(stddev) if stddev else "not known"
 
 
 def _of_which(manifest: Manifest | None) -> str:
@@ -419,7 +427,12 @@ def what_was_corrected(manifest: Manifest) -> str:
 
 def what_is_ranked(manifest: Manifest | None) -> str:
     """What items are ranked by, in one sentence; nothing where no manifest tells."""
-    return "" if manifest is None else manifest.score.explained
+    if manifest is None or manifest.weights is None:
+        return "" if manifest is None else manifest.score.explained
+    return (
+        f"Items are ranked by sums of weights, not of people: a person with t items adds "
+        f"{manifest.weights.of_a_user_with_t_items} to each, so that people with few items count most."
+    )
 
 
 def _items(domain: ListedItems) -> str:

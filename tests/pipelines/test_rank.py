@@ -758,6 +758,20 @@ def test_a_table_and_a_pipeline_have_the_same_rankings(asked: dict[str, Any]) ->
         assert_that(ranked, check)
 
 
+@pytest.mark.parametrize(("mechanism", "counted"), [("weighted-gaussian", True), ("weighted-order", False)])
+def test_a_ranking_by_weights_says_so(mechanism: str, counted: bool) -> None:
+    """One of people would be told that 120 people come before 100; of which those with many items weigh half."""
+    rows = [(f"a{n}", "a") for n in range(100)]
+    rows += [(f"b{n}", item) for n in range(120) for item in ["b", *(f"{place} {n % 40}" for place in range(79))]]
+    frame = pl.DataFrame(rows, ["user", "item"], orient="row")
+    among = {"unknown_domain": True} if counted else {"k": 1, "domain": sorted(set(frame["item"]))}
+    ranked = rank(frame, mechanism=mechanism, epsilon=8, delta=1e-5, max_items_per_user=80, **among)
+    told = " ".join(str(ranked).split())
+    assert ranked[0].items[0] == "a" and "how many different people" not in told + ranked.html()
+    assert "a person with t items adds min(1, sqrt(20 / t)) to each" in told
+    assert ("such a sum with noise, whose standard deviation is 2." in told) is counted
+
+
 def test_a_notebook_shows_table_guarantee_and_chart() -> None:
     shown = ranked(periodic=True, counts=0.5)._repr_html_()
     assert shown.count("<table") == 2 and shown.count("<svg viewBox") == 1 and "not private" in shown

@@ -26,31 +26,13 @@ from private_topk.transforms.windows.period import period_of
 class RankRows(beam.PTransform):
     """Rows with a user and an item to rows of a private ranking: window, rank, item.
 
-    `rank` is the `PrivateTopK` of its parameters, such as for `Request.of`.
+    `rank` is the `PrivateTopK` of its parameters, such as for `Request.of`. The table of docs/java.md has all of them.
 
     Args:
-        epsilon: the budget of each ranking: a user of several groups, or with `overall`, costs it as often.
         mechanism: its name, such as joint, or your own as module:Class; by default one is chosen (docs/choosing.md).
-        k: how many items; leave it out for private partition selection, by weighted-gaussian.
-        domain: the public list of items, the path of a file of them that workers read again, or a list for each group
-            by its name; leave it and `domain_range` out if the domain is unknown.
-        domain_range: START:STOP, if the public items are the integers from START to STOP - 1.
-        user, item: the names of the two fields; several names with commas between them, or a list, make an item of
-            several fields, and rows of the ranking have these in place of `item`. So has `group`.
-        max_items_per_user: keep at most so many items of every user and window.
-        release_key, release_id: file:PATH, env:NAME or gcp-secret:..., and a public name, to repeat a release.
-        parameters: the mechanism's other parameters, such as {"delta": 1e-6}.
-        period: the declared windows of the rows' event times, such as {"from": "2026-01-05", "to": "2026-02-02",
-            "window": "7d"}; also slide, to_date and time_zone, as on the command line. Rows that are windowed need it.
-        reveal_active_windows, exact_counters: as `PrivateTopK` has them.
-        value: the name of a field of amounts, which are added up in place of users; needs `max_value`.
-        max_value, value_resolution: the most that one user adds to an item, and the unit of which it is a multiple.
-        group: the name of a field of groups, each of which has a ranking; needs `groups`. Rows then have `group` too.
-        groups, groups_per_user: the public list of groups, and in how many of a window a user counts.
-        overall: all rows have a ranking too, as one more group named "overall".
-        publish_counts: an epsilon of its own for noisy counts of the released items, or drawn: those that the draw
-            decides by, at no epsilon of their own. Rows then have noisy_count, noise_stddev and noise_95 too.
-        max_windows_per_user: a user counts in at most so many windows of the period; rows must be bounded.
+        domain: the public list of items, the path of a file of them that workers read again, or a list for each group.
+        user, item, group: names of fields, or a list of them, whose values together are one item or one group.
+        release_key: file:PATH, env:NAME or gcp-secret:...
 
     Raises:
         ValueError: an argument breaks its rule.

@@ -450,6 +450,8 @@ def test_the_sheet_says_what_a_user_is_or_has_a_blank_for_it(named: bool) -> Non
     filled, _, blank = sheet_of("top.avro", "--ledger", LEDGER).partition("To be filled in")
     assert ("a user is" in filled, "a user is" in blank) == (named, not named)
     assert OF_OTHER_IDS in filled, "corrections of a pipeline have any id"
+    write("unpaid.avro", rank)
+    assert ("user" in (manifest("unpaid.avro").get("columns") or {})) is named
     if named:  # the ledger knows what was taken out of the manifest
         facts = manifest("top.avro")
         del facts["columns"]

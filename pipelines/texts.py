@@ -37,7 +37,7 @@ def number_or_drawn(text: str) -> Fraction | float | str:
     try:
         return number(text)
     except ValueError as error:
-        raise ValueError(str(error).replace("must be a number", "must be drawn or a number")) from None
+        raise ValueError(str(error).replace("must be a number", "must be 'drawn' or a number")) from None
 
 
 def whole(text: str) -> int:

@@ -27,6 +27,7 @@ from private_topk.transforms.labels import (
     are_integers,
     as_integers,
     check_items,
+    collected,
     column_of,
     digest_of,
     has_digits,
@@ -388,6 +389,7 @@ def as_domain(given: Any, columns: tuple[str, ...] = ()) -> Domain:  # noqa: ANN
         return given
     if isinstance(given, Mapping):
         return DomainByGroup.by_group(given)
+    given = collected(given)
     if len(columns) > 1 and hasattr(given, "columns"):
         known = list(getattr(given, "column_names", given.columns))
         missing = [name for name in columns if name not in known]

@@ -24,7 +24,7 @@ from private_topk.transforms.columnar import Codes, as_labels, sorted_with_order
 from private_topk.transforms.composite import composite
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.hashing import hash_labels
-from private_topk.transforms.types import label_of
+from private_topk.transforms.types import TO_TEXT, label_of
 
 LONGEST_LABEL = 4096
 """Bytes of UTF-8 that a label may have: memory is bounded by rows then, whatever one user writes."""
@@ -136,6 +136,11 @@ def digest_of(labels: pa.Array) -> str:
     return digest.hexdigest()
 
 
+def collected(given: Any) -> Any:  # noqa: ANN401 - all that a list may be
+    """A lazy frame of polars as a frame; all else as it is."""
+    return given.collect() if type(given).__name__ == "LazyFrame" else given
+
+
 def column_of(items: Iterable[Any]) -> tuple[pa.Array, bool]:
     """A collection of items as a column, by the table of `types.py`, and whether it has composites, of tuples or lists.
 
@@ -144,11 +149,13 @@ def column_of(items: Iterable[Any]) -> tuple[pa.Array, bool]:
     try:
         if isinstance(items, Mapping | str | bytes | type | IOBase):  # letters of a text, or lines, are no items
             raise TypeError
+        items = collected(items)
         if hasattr(items, "columns"):  # a frame or an Arrow table, which pandas iterates by the names of its columns
             frame: Any = items
             names = list(getattr(frame, "column_names", frame.columns))
             if len(names) != 1:
-                remedy = 'give the column of items, such as frame["item"], of a public list, not of the rows'
+                remedy = 'give the column of items, such as frame["item"], of a public list, not of the rows; '
+                remedy += 'with a list for each group, domain is a dict of lists: {{"DE": ["tea"]}}'
                 raise InvalidArgument("domain", f"must be one column, got a frame of {len(names)}", remedy)
             items = frame[names[0]]
         # By these methods arrays and columns of tables give Python's own values.
@@ -175,7 +182,7 @@ def column_of(items: Iterable[Any]) -> tuple[pa.Array, bool]:
         if kinds:
             names = sorted(kind.__name__ for kind in kinds)
             rule = f"must hold texts, whole numbers or UUIDs, got {', '.join(names)}"
-            remedy = "; ".join(remedy for remedy, of in _REMEDIES.items() if of & {*names})
+            remedy = "; ".join(remedy for remedy, of in _REMEDIES.items() if of & {*names}) or TO_TEXT
             raise InvalidArgument("domain", rule, remedy)
     if values and all(isinstance(value, str) and value.endswith(("\n", "\r")) for value in values[:-1] or values):
         remedy = "give .read().splitlines() of a file, or .strip() of each"

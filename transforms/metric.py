@@ -75,14 +75,18 @@ class Score:
 
     Attributes:
         columns: what of a row says what is added: fields of elements, by their roles, and columns of blocks.
-        measure: what items are ranked by; and `explained`, to a reader, in a sentence.
+        measure: what items are ranked by; `called`, what that of an item is; and `explained`, both in a sentence.
     """
 
     columns: ClassVar[tuple[str, ...]] = ()
     measure: ClassVar[str] = "numbers of users"
-    explained: ClassVar[str] = (
-        "Items are ranked by how many different people have them. How often one person has an item does not matter."
-    )
+    called: ClassVar[str] = "count"
+
+    @property
+    def explained(self) -> str:
+        return (
+            "Items are ranked by how many different people have them. How often one person has an item does not matter."
+        )
 
     @property
     def cap(self) -> int:
@@ -206,9 +210,12 @@ class Amounts(Score):
 
     columns: ClassVar[tuple[str, ...]] = ("value",)
     measure: ClassVar[str] = "amounts"
-    explained: ClassVar[str] = (
-        "Items are ranked by an amount that is added up over people; each adds no more than a bound to an item."
-    )
+    called: ClassVar[str] = "sum"
+
+    @property
+    def explained(self) -> str:
+        most = f"{float(self.most):,.15g}"
+        return f"Items are ranked by an amount that is added up over people; each adds at most {most} to an item."
 
     @property
     def cap(self) -> int:

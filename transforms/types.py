@@ -86,7 +86,7 @@ _DIGITS = 'its decimal digits, so 5 and "5" are one user'
 _COUNTED = "counts the `--time-unit` since 1970 UTC"
 _AS_TEXT = "as that text"
 _FRACTION = "the same; whole ones exactly, others to the nearest microsecond, ties to even"
-_TO_TEXT = "write it as text"
+TO_TEXT = "write it as text"
 
 KINDS: tuple[Kind, ...] = (
     Kind(
@@ -174,7 +174,7 @@ KINDS: tuple[Kind, ...] = (
         "timestamp of any unit",
         "`timestamp-` and `local-timestamp-` `millis`, `micros`, `nanos`",
         "datetime, numpy.datetime64",
-        _TO_TEXT,
+        TO_TEXT,
     ),
     Kind(
         "date",
@@ -185,7 +185,7 @@ KINDS: tuple[Kind, ...] = (
         "date32, date64",
         "date",
         "datetime.date",
-        _TO_TEXT,
+        TO_TEXT,
     ),
     Kind(
         "nothing",
@@ -247,7 +247,7 @@ def rule_of(meaning: Meaning, kind: pa.DataType, called: str = "") -> Rule | Non
     remedy = next((text for is_it, text in _REMEDIES if is_it(kind)), "") if known is None else known.remedy
     if meaning != "label":
         remedy = _CONVERT[meaning]
-    return Rule(f"{_WANTED[meaning]}, got {called or type_name(kind)}", remedy or _TO_TEXT)
+    return Rule(f"{_WANTED[meaning]}, got {called or type_name(kind)}", remedy or TO_TEXT)
 
 
 def type_name(kind: pa.DataType) -> str:

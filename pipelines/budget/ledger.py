@@ -772,7 +772,8 @@ def _other_input(asked: Entry, earlier: Entry) -> InvalidArgument:
         "if users were erased, leave what is published as it is, and bring lost rankings back from a copy "
         "(docs/privacy.md); "
         * earlier.is_published
-        + "if files came later, give only the earlier ones (free; docs/reports.md); otherwise ",
+        + "if files or rows came later, give only the earlier ones (free; docs/reports.md), of a frame such as "
+        "df[df.time < end]; otherwise ",
         ", also the order of its rows and, in a frame, the types of its columns",
     )
     erased, order = ("", "") if asked.stream else (erased, order)

@@ -84,18 +84,18 @@ def below_a_later(counts: Sequence[float], gap: float) -> list[bool]:
     return [best - count > gap for best, count in zip(highest, reversed(counts), strict=True)][::-1]
 
 
-def in_words(counts: Sequence[float], gap: float) -> str:
+def in_words(counts: Sequence[float], gap: float, called: str = "count") -> str:
     """How sure the order is, in one sentence."""
     found = [(first + 1, last) for first, last in blocks(counts, gap)]
     runs = [list(run) for alone, run in groupby(found, lambda block: block[0] == block[1]) if alone]
     certain = [str(run[0][0]) if len(run) == 1 else f"{run[0][0]} to {run[-1][0]}" for run in runs]
     loose = [f"{first} to {last}" for first, last in found if first != last]
     if not loose:
-        return "The order of these items is certain (95% confidence, from the noisy counts)."
+        return f"The order of these items is certain (95% confidence, from the noisy {called}s)."
     one = sum(map(len, runs)) == 1
     said = [f"{'rank' if one else 'ranks'} {_listed(certain)} {'is' if one else 'are'} certain"] if certain else []
     said.append(f"the order within ranks {_listed(loose)} cannot be told")
-    return f"Among these items, {'; '.join(said)} (95% confidence, from the noisy counts)."
+    return f"Among these items, {'; '.join(said)} (95% confidence, from the noisy {called}s)."
 
 
 def _listed(parts: Sequence[str]) -> str:

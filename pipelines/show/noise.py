@@ -114,4 +114,4 @@ def in_words(counts: tuple[int, ...], drawn: TopK) -> str:
     if not is_noise(counts, drawn):
         return ""
     found = f"at most half of these {k} are in the true top {k}" if k > 1 else "another is the true first"
-    return f"Most of this is noise: by the noisy counts, probably {found}."
+    return f"Most of this is noise: by the noisy {drawn.score.called}s, probably {found}."

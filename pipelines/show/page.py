@@ -23,7 +23,6 @@ from private_topk.pipelines.show.words import (
     promise,
     ranges,
     what_is_ranked,
-    why_short,
 )
 
 _GROUPS_ON_A_PAGE = 4
@@ -94,7 +93,6 @@ def _shared(report: PublishedReport) -> dict[str, Any]:
         "what_is_ranked": what_is_ranked(report.manifest),
         "noise_of_draws": of_places(report),
         "how_to_read": how_to_read(report),
-        "why_short": why_short(report),
         "parameters": parameters(report),
         "bump_chart": bump_chart,
         "count_bar": count_bar,
@@ -126,7 +124,7 @@ def _all_windows(listings: Sequence[Listing]) -> dict[str, Any]:
     items = dict.fromkeys(row["item"] for listing in shown for row in listing.rows)
     ranks, counts = [_ranks(listing) for listing in shown], [_counts(listing) for listing in shown]
     far = ranges(row.get("noise_95") for each in shown for row in each.rows)
-    what = " and its noisy count" if any(counts) else ""
+    what = f" and its noisy {listings[0].counts}" if any(counts) else ""
     what += f" (± {far}, 95%)" if far else ""
     left = f", the last {len(shown)} of {len(listings)}" if len(listings) > len(shown) else ""
     return {

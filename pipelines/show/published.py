@@ -19,6 +19,7 @@ from private_topk.pipelines.release.promise import not_corrected
 from private_topk.pipelines.show import certainty, noise
 from private_topk.transforms.errors import printable
 from private_topk.transforms.groups import OVERALL
+from private_topk.transforms.metric import USERS
 from private_topk.transforms.spec import TopK
 
 Rows = Sequence[Mapping[str, Any]]
@@ -69,6 +70,11 @@ class Listing(NamedTuple):
         return bool(self._counts)
 
     @property
+    def counts(self) -> str:
+        """What a count of it is called."""
+        return (USERS if self.manifest is None else self.manifest.score).called
+
+    @property
     def weighed(self) -> bool:
         return any(row.get("noisy_weight") is not None for row in self.rows)
 
@@ -91,7 +97,7 @@ class Listing(NamedTuple):
     def certainty(self) -> str:
         """How sure the order is, as far as published counts tell; nothing where none are."""
         gap = self._gap
-        return "" if gap is None else certainty.in_words(self._counts, gap)
+        return "" if gap is None else certainty.in_words(self._counts, gap, self.counts)
 
     @property
     def doubtful(self) -> set[int]:
@@ -106,10 +112,10 @@ class Listing(NamedTuple):
         """Why counts are out of order, where they are, and what the mark of doubtful places means."""
         if not self.ranked or self._counts == sorted(self._counts, reverse=True):
             return ""
-        told = "Counts may be out of order: the order is drawn separately."
+        told = f"{self.counts.capitalize()}s may be out of order: the order is drawn separately."
         if self.doubtful:
-            told += " Places marked ? are doubtful: an item further down has a larger true count (95% confidence), so "
-            told += "theirs may belong below it or not in the list."
+            told += f" Places marked ? are doubtful: an item further down has a larger true {self.counts} (95% "
+            told += "confidence), so theirs may belong below it or not in the list."
         return told
 
     @property
@@ -117,7 +123,7 @@ class Listing(NamedTuple):
         """That the counts are too high, where they are, and may be nothing but noise."""
         if not self.helped or not self.counted:
             return ""
-        told = "These counts are too high on average: noise has helped the items shown to be shown."
+        told = f"These {self.counts}s are too high on average: noise has helped the items shown to be shown."
         if all((row.get("noisy_count") or 0) <= (row.get("noise_95") or 0) for row in self.rows):
             told += " Each range reaches down to 0: all of these items may be shown by noise alone."
         return told

@@ -301,6 +301,7 @@ def how_to_read(report: PublishedReport) -> list[str]:
     series = manifest is not None and manifest.to_date is not None
     drawn = manifest is not None and manifest.private  # of others nobody knows whether there is any noise
     far, counted = of_places(report), drawn and any(listing.counted for listing in listings)
+    count = listings[0].counts if listings else ""
     sentences = {
         what_is_ranked(manifest): manifest is not None,
         "This ranking is a set: the items stand in the order of the public list, or in alphabetical order, and not "
@@ -314,14 +315,15 @@ def how_to_read(report: PublishedReport) -> list[str]:
         "Noise is drawn anew in every window: an item that moves by a place or two from one window to the next may not "
         "have moved at all.": drawn and several and not series,
         OF_KEPT_ROWS: not counted and any(report.leaves_rows_out(group) for group in report.by_group()),
-        "Counts have noise of their own and may be below zero. Where a range is shown, the count without noise lies in "
-        f"it with a probability of at least 95%, for {_of_which(manifest)}. Counts of one ranking may have much of "
-        "their noise in common, which sums and averages of them keep.": counted,
+        f"{count.capitalize()}s have noise of their own and may be below zero. Where a range is shown, the {count} "
+        f"without noise lies in it with a probability of at least 95%, for {_of_which(manifest)}. "
+        f"{count.capitalize()}s of one ranking may have much of their noise in common, which sums and averages of them "
+        "keep.": counted,
         f"A noisy weight is such a sum with noise, whose standard deviation is {_of_weights(manifest)}.": any(
             listing.weighed for listing in listings
         ),
-        "Where an order is certain, no item below has a larger count without noise, with 95% confidence for all items "
-        "of a ranking together. That follows from the differences of counts, so that ranges of two may overlap.": any(
+        f"Where an order is certain, no item below has a larger {count} without noise, with 95% confidence for all "
+        f"items of a ranking together. That follows from the differences of {count}s: ranges of two may overlap.": any(
             listing.certainty for listing in listings
         ),
     }
@@ -360,8 +362,8 @@ def of_draws(report: PublishedReport) -> str:
 def of_places(report: PublishedReport) -> str:
     """The same beside the ranking, where counts that are shown have noise of their own."""
     far = of_draws(report)
-    apart = far and any(listing.counted for listing in report.listings())
-    return f"{far} in the draw of places, which is not the noise of the counts shown" if apart else far
+    shown = [listing.counts for listing in report.listings() if listing.counted]
+    return f"{far} in the draw of places, which is not the noise of the {shown[0]}s shown" if far and shown else far
 
 
 def changes_of(report: PublishedReport) -> list[str]:
@@ -466,7 +468,7 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
     if manifest is None:
         return [("release", report.name), *([asked] if report.rows else [])]
     privacy, parts = manifest.privacy, report.parts or (manifest,)
-    users = _of_each(str((each.columns or {}).get("user") or "") for each in parts)
+    users, amounts = (_of_each(str((each.columns or {}).get(of) or "") for each in parts) for of in ("user", "value"))
     shared, days = shared_by(manifest), [each.released for each in parts if each.released]
     several = {role: names for role in ("item", "group") if len(names := manifest.names(role)) > 1}
     listed = manifest.domain or not_corrected(parts)[-1].domain
@@ -474,7 +476,7 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
     settings = (
         ("release", report.name),
         ("mechanism", ", ".join(drawn_by(manifest))),
-        ("noisy counts", privacy and _of_counts(privacy.counts)),
+        (f"noisy {manifest.score.called}s", privacy and _of_counts(privacy.counts)),
         asked,
         ("items to choose from", listed and f"{_items(listed)}{others}"),
         ("groups", manifest.groups and of_groups(manifest.groups)),
@@ -483,6 +485,7 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
         ("how the budget adds up", shared and shared + _OF_EPSILONS * of_epsilons(parts)),
         ("rankings one user can change", _of_a_user(report)),
         ("a user is", users and f"a value of the column {users}"),
+        ("an amount is", amounts and f"a value of the column {amounts}"),
         ("an item is", "item" in several and f"what the columns {as_text(several['item'])} hold"),
         ("a group is", "group" in several and f"what the columns {as_text(several['group'])} hold"),
         ("dataset", _charged_to(parts)),

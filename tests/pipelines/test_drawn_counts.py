@@ -98,7 +98,7 @@ def test_a_run_publishes_the_counts_that_have_decided_and_pays_for_the_ranking_a
         ({"mechanism": "weighted-order", "delta": 1e-6}, "does not go with weighted-order, which adds up weights"),
         ({"domain_range": None, "unknown_domain": True, "delta": 1e-6}, "drawn does not go with restricted-gumbel"),
         ({"mechanism": "laplace", "publish_counts_delta": 1e-6}, "such counts have no budget of their own"),
-        ({"publish_counts": "dawn"}, "must be drawn or a number"),
+        ({"publish_counts": "dawn"}, "must be 'drawn' or a number"),
     ],
 )
 def test_what_cannot_have_them_is_refused_by_name(asked: dict[str, Any], says: str) -> None:
@@ -106,7 +106,7 @@ def test_what_cannot_have_them_is_refused_by_name(asked: dict[str, Any], says: s
 
 
 def test_python_takes_the_word_and_no_other() -> None:
-    with pytest.raises(InvalidArgument, match="must be drawn, an epsilon"):
+    with pytest.raises(InvalidArgument, match="must be 'drawn', an epsilon"):
         question_of(5, Laplace(1.0, 6), RangeDomain(0, 100), publish_counts="dawn")
 
 

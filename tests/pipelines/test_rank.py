@@ -627,8 +627,19 @@ def test_names_complete_and_say_their_kinds() -> None:
 @pytest.mark.parametrize("frame", [ROWS, ROWS.to_pandas(), ROWS.to_arrow()], ids=["polars", "pandas", "arrow"])
 def test_a_frame_of_several_columns_is_no_domain(frame: object) -> None:
     """pandas iterates a frame by the names of its columns, which would be ranked without a word."""
-    with refused("domain", "must be one column", 'frame["item"], of a public list, not of the rows'):
+    with refused(
+        "domain", "must be one column", 'frame["item"], of a public list, not of the rows; with a list for each'
+    ):
         rank(ROWS, 3, Joint(1.0), frame, **NAMES)
+
+
+@pytest.mark.filterwarnings("error::polars.exceptions.PerformanceWarning")
+def test_a_lazy_frame_is_a_domain_as_it_is_rows(release: Release) -> None:
+    asked = {"k": 3, "mechanism": Joint(1.0), "release": release, **NAMES}
+    listed = pl.LazyFrame({"track": ITEMS, "shop": ["shop 1"] * len(ITEMS)})
+    assert rank(ROWS, domain=listed.select("track"), **asked) == rank(ROWS, domain=ITEMS, **asked)
+    several = {**asked, "item": ["track", "shop"]}
+    assert rank(ROWS, domain=listed, **several) == rank(ROWS, domain=listed.collect(), **several)
 
 
 def test_a_mechanism_is_an_object_or_a_name(release: Release) -> None:
@@ -777,6 +788,23 @@ def test_a_notebook_shows_table_guarantee_and_chart() -> None:
     assert shown.count("<table") == 2 and shown.count("<svg viewBox") == 1 and "not private" in shown
     assert HOSTILE not in shown and "&lt;script&gt;" in shown
     assert "<svg" not in ranked()._repr_html_()
+    by_rank = rank(ROWS, 2, Joint(1.0), ITEMS, **NAMES)._repr_html_()
+    assert "How to read it</h2> drawn with noise</summary>" in by_rank and "drawn with noise" not in ranked().html()
+    noisy = rank(ROWS, 2, "oneshot", ITEMS, epsilon=1.0, **NAMES)._repr_html_()
+    assert (
+        "How to read it</h2> about 998 of 1,000 counts change by less than" in noisy and "it may be all noise" in noisy
+    )
+
+
+def test_amounts_are_told_as_sums() -> None:
+    """Of which column, and how much a person adds at most."""
+    amounts = {"amounts": Amounts(9, 0.5), "value": "price", "publish_counts": 0.5, "period": PERIOD}
+    sums = rank(ROWS, 3, "oneshot", ITEMS, epsilon=1.0, **amounts, **NAMES)
+    for told in (str(sums), sums.html(), sums._repr_html_()):
+        said = " ".join(told.split())
+        assert "each adds at most 9 to an item." in said and "the sum without noise lies" in said
+        assert not re.search("noisy count|counts shown|counts may|count without", said, re.IGNORECASE), said
+    assert ">Noisy sum<" in told and "<dt>an amount is</dt><dd>a value of the column price</dd>" in told
 
 
 NOTEBOOK = """
@@ -1052,6 +1080,9 @@ def test_a_published_ranking_is_read_back(tmp_path: Path) -> None:
     (folder / "9.manifest.json").unlink()
     with refused("path", "has a ranking without its manifest"):
         Rankings.read(folder / "9.csv")
+    with refused("", "nope.csv does not exist: check the path") as told:
+        Rankings.read("nope.csv")
+    assert len(told.traceback) == 3 and told.value.__context__ is None
     numbers = rank(pl.DataFrame({"user": ["u"], "item": [7]}), 1, Joint(9.0), [7, 8])
     numbers.write(tmp_path / "numbers.csv")
     assert Rankings.read(tmp_path / "numbers.csv") == numbers
@@ -1064,8 +1095,15 @@ def test_files_are_those_of_a_run(tmp_path: Path) -> None:
     found.write(Path(path))  # the same again is no overwriting
     with refused("release_id", "is taken"):  # the answer of the same release to another question
         ranked(counts=0.5).write(path, overwrite=True)
-    with refused("path", "must end with one of .avro, .csv, .jsonl, .ndjson, .parquet: other kinds of files are"):
+    with refused(
+        "path", "must end with one of .avro, .csv, .jsonl, .ndjson, .parquet: other kinds of", "for Excel, which"
+    ):
         found.write(tmp_path / "ranking.xlsx")
+    for_excel = ranked(periodic=True).to_polars().cast({"window_start": str, "window_end": str})
+    assert (
+        for_excel["window_end"].to_list()
+        == ["1970-01-02 00:00:00.000000+00:00"] * 2 + ["1970-01-03 00:00:00.000000+00:00"] * 2
+    )
     with refused("path", "is kept: it holds another draw, and each costs, overwritten or not: give another path, or"):
         rank(PLAYS, 2, Joint(1.0), ["tea", "cake"]).write(path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ranking.csv", "ranking.manifest.json"]

@@ -434,8 +434,8 @@ class TestArguments:
                 ValueError,
                 "PCollection: give a public list, or the path of a file with it, which is never made from the rows",
             ),
-            ({"publish_counts": "0.5"}, ValueError, "publish_counts must be drawn, an epsilon such as 0.5"),
-            ({"publish_counts": True}, ValueError, "publish_counts must be drawn, an epsilon such as 0.5"),
+            ({"publish_counts": "0.5"}, ValueError, "publish_counts must be 'drawn', an epsilon such as 0.5"),
+            ({"publish_counts": True}, ValueError, "publish_counts must be 'drawn', an epsilon such as 0.5"),
             ({"release": "weekly"}, ValueError, r"release must be a Release, got str: an id repeats a release only"),
             (
                 {"period": "month"},

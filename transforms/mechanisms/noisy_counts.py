@@ -129,7 +129,8 @@ def counts_of(given: object) -> Counts:
         return DrawnCounts()
     if isinstance(given, bool) or not isinstance(given, AnyReal | Decimal):
         got = verbatim(repr(given)) if isinstance(given, str) else type(given).__name__
-        raise InvalidArgument("publish_counts", f"must be {DRAWN}, an epsilon such as 0.5, or a CountBudget, got {got}")
+        rule = f"must be {DRAWN!r}, an epsilon such as 0.5, or a CountBudget, got {got}"
+        raise InvalidArgument("publish_counts", rule)
     try:
         return CountBudget(cast(float, given))
     except InvalidArgument as refusal:

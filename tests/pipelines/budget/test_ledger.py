@@ -158,7 +158,9 @@ def test_the_same_id_over_other_input_is_refused(url: str) -> None:
     ledger.create(budget("9"))
     ledger.create(Budget("other", "user-window", Total(Fraction(9), Fraction(0), Fraction(0))))
     ledger.charge(request("a"))
-    said = "for other input (dataset plays): if files came later, give only the earlier ones (free; docs/reports.md)"
+    said = (
+        "(dataset plays): if files or rows came later, give only the earlier ones (free; docs/reports.md), of a frame"
+    )
     with refused("release_id", "a was used on", said) as told:
         ledger.charge(request("a", fingerprint="f2" * 32))
     assert "corrects=" not in str(told.value)

@@ -371,7 +371,7 @@ def test_mistyped_arguments_of_preview_are_refused_with_suggestions() -> None:
         ({"mechanism": ("joint", "jonit")}, "did you mean joint"),
         ({"mechanism": Joint}, "mechanism must be a name such as joint, got"),
         ({"mechanism": []}, "mechanism must be at least one"),
-        ({"mechanism": "joint", "publish_counts": "1"}, "publish_counts must be drawn, an epsilon such as 0.5"),
+        ({"mechanism": "joint", "publish_counts": "1"}, "publish_counts must be 'drawn', an epsilon such as 0.5"),
         ({"mechanism": "joint", "round_counts": 10}, "round_counts needs publish_counts"),
         ({"mechanism": "joint", "value_resolution": 5}, "value_resolution needs max_value"),
         ({"mechanism": [Joint(1.0), "peeling"]}, "mechanism must be a name such as joint, got Joint"),

@@ -67,7 +67,7 @@ def test_what_was_missed_says_what_a_call_will_do(folder: Path) -> None:
     (folder / "rows.csv").write_text(rows + "late,item 1,2026-01-06\n")
     assert f"{RANKING}; a call is refused: " in (said := missed()) and "for other input (dataset plays)" in said, said
     assert ": if users were erased, leave what is published as it is, and bring lost rankings" in said, said
-    assert "; if files came later, give only the earlier ones (free; docs/reports.md); otherwise" in said, said
+    assert "; if files or rows came later, give only the earlier ones (free; docs/reports.md), of a" in said, said
     (folder / "rows.csv").write_text(rows)
     (folder / "weekly.yaml").write_text(CHARGED.replace("k: 3", "k: 4"))
     for said in (missed(), missed("--json")):

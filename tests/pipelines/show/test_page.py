@@ -233,11 +233,11 @@ def test_the_ranking_is_first_and_the_promise_after_it_in_a_fold() -> None:
     text, other = page(PAGES["weeks"]), page(PAGES["not private"])
     newest, chart, everything, promise = (
         text.index(mark)
-        for mark in ('class="newest-window"', "<svg viewBox", "All 6 windows", '<details id="promise">')
+        for mark in ('class="newest-window"', "<svg viewBox", "All 6 windows", "<details><summary><h2>What it promises")
     )
     assert newest < chart < everything < promise and " open" not in text[promise : promise + 40]
     assert "What it promises</h2> epsilon 1.5 and delta 1e-06 for one user" in text
-    assert other.index("is not private") < other.index("<table") and 'id="promise"' not in other
+    assert other.index("is not private") < other.index("<table") and "What it promises" not in other
     assert "no manifest" in page(PAGES["no manifest"]).partition("<table")[0]
     assert page(PAGES["one window"]).count("<table") == 1, "one window has no table of windows"
 

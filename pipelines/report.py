@@ -425,11 +425,7 @@ def held_by(account: Account, options: Options) -> Total:
             remedy = f"nothing is charged yet, so give another dataset name or ledger file: {remedy}; {had} is another "
             remedy += "promise, and a second budget of this dataset is charged for all of its releases too"
         elif error.field == "privacy_unit":
-            remedy = (
-                f"give {had}; another unit is another promise, and its budget is only opened where it holds all that "
-            )
-            remedy += "this dataset has spent: with more epsilon than is asked here"
-            remedy += ", and --release-delta left out" * (unit == "user-window")
+            remedy = f"give {had}; a budget for {unit} too would have to hold all that this dataset has spent so far"
         if error.field == "ledger":
             remedy = f"{remedy}; but {OF_A_LOST_LEDGER}"
         raise NoBudget(error.field, error.rule, literal(remedy)) from None

@@ -85,9 +85,22 @@ def _of_total(budget: Budget, cost: Cost) -> str:
     return f"{name} {number(part)} of the {number(of)} that the budget holds{delta}"
 
 
-def _together(budget: Budget, books: Books, reports: Sequence[Ahead]) -> str:
+def enough(budget: Budget, books: Books, own: Ahead, name: str) -> str:
+    """The epsilon of a new ledger that holds all that is charged and all periods of all reports, one of them as it is
+    given, at the same deltas; nothing where these, another unit or an earlier period of the budget want more than that.
+    """
+    in_all = _in_all(budget, books, [own, *(each for other, _, each in reports_ahead(budget, books) if other != name)])
+    alone = len(books.budgets) == 1 and budget_usage(budget, books).period == 1
+    return _promise(budget, in_all) if alone and in_all.zcdp_delta <= budget.kept else ""
+
+
+def _in_all(budget: Budget, books: Books, reports: Sequence[Ahead]) -> Cost:
     spent = heaviest(budget, budget_usage(budget, books).charges)
-    in_all = _with(budget, spent, [(each.left, each.readings) for each in reports])
+    return _with(budget, spent, [(each.left, each.readings) for each in reports])
+
+
+def _together(budget: Budget, books: Books, reports: Sequence[Ahead]) -> str:
+    in_all = _in_all(budget, books, reports)
     used = budget.used(in_all)
     verdict, refused = ("does not fit", ", so some will be refused") if used > 1 else ("fits", "")
     told = f"with all periods of all reports {float(used):.1%} would be used ({_promise(budget, in_all)})"

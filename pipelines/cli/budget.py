@@ -324,8 +324,9 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
     charges = _charges(found["charges"])
     charges += f", limited by {found['binds']}" if found["binds"] and budget.total.delta else ""
     several = f", or several of rho {_floored(left['rho'])} in all; delta {_floored(left['delta'])} for single releases"
-    one = f"one release of epsilon {_floored(left['epsilon'])}"
-    fits = f"{one}{several * bool(left['rho'])}"
+    if not left["rho"]:
+        several = f"; none by rho: {shown(found['spent']['rho'])} of {shown(budget.rho)} is spent"
+    fits = f"one release of epsilon {_floored(left['epsilon'])}{several * bool(budget.rho)}"
     if left["epsilon"] <= found["total"]["epsilon"] * LEAST:
         fits = "nothing"
     by_rho = f"            by zCDP, from rho {shown(found['spent']['rho'])}; "

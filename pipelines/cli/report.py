@@ -100,8 +100,7 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
         print_json(document)
     with report.pointing():
         if report.unpaid:
-            rule = f"has too little budget: {report.unpaid:,} of the periods left will be refused"
-            raise InvalidArgument("dataset", rule, "take a smaller {epsilon}, or let it be renewed in time")
+            raise report.unpaid
 
 
 def _check(arguments: Namespace) -> None:

@@ -212,20 +212,20 @@ class Publications(Periods):
 
     def _perhaps_lost(self, number: int) -> Iterator[str]:
         """The sentence for a period of which nothing is left and no ledger knows, though a later one is published. A
-        ledger that adopted anything was restored, and may have lost what it knew.
+        ledger that adopted anything of this report may be a restored one, which has lost what it knew.
         """
         if self._correction is not None or self.state is not None:
             return
-        charges = {each.release_id: each.outcome for each in self._charges()}
+        charges = {each.release_id: each.outcome for each in self._charges() if _report(each.release_id) == self.name}
         if self.account is not None and (ADOPTED not in charges.values() or self.release_id(number) in charges):
             return
         with self.pointing():
             if self._places(self, number):
                 return
             if (newest := self._newest) is not None and newest > number:
-                told = f"{self.words(newest)} is published, so this one may have been too"
+                told = f"{self.words(newest)} is published, so this one may have been too: if so"
                 more = "Another question, input or key draws a second answer, which costs again"
-                yield f"{told}: bring its files back from a copy. {more}"
+                yield f"{told}, bring its files back from a copy. {more}"
 
     def is_known_by_correction(self, number: int) -> bool:
         """Whether nothing but a correction tells that a period was published, so that nothing tells what was asked."""

@@ -11,7 +11,7 @@ from functools import cache
 import msgspec
 
 from private_topk.pipelines.budget.accounting import ADOPTED, Entry
-from private_topk.pipelines.budget.ahead import ahead_of, beside_others
+from private_topk.pipelines.budget.ahead import ahead_of, beside_others, enough
 from private_topk.pipelines.budget.ledger import Account, tell_operator
 from private_topk.pipelines.budget.sharing import cost_of
 from private_topk.pipelines.dry_run import ANY, dry_run, fits, promised, reports, series_with, sign_off, too_late
@@ -46,8 +46,8 @@ _NEARBY = 4
 class ScheduledReport(Publications):
     """The periods of a report file, to be checked and published."""
 
-    unpaid = 0
-    """How many of the periods left will be refused, as `prospects` has told."""
+    unpaid: InvalidArgument | None = None
+    """That periods left will be refused, as `prospects` has told."""
 
     def check(self) -> None:
         """Raise InvalidArgument for anything wrong in the file itself. Of other files only a schema of messages is
@@ -354,14 +354,14 @@ class ScheduledReport(Publications):
         release = replace(report.question.release, id=release_id)
         return replace(report, question=replace(report.question, release=release), horizon=self._horizon())
 
-    def _future_charges(self, report: Report, number: int | None) -> Iterator[tuple[str, str, int]]:
+    def _future_charges(self, report: Report, number: int | None) -> Iterator[tuple[str, str, InvalidArgument | None]]:
         """Whether the periods left still fit into the budget: after one is charged, or where none is now.
 
         Reads the input, for its identity, only if the release was charged before. Raises InvalidArgument as the charge
         would.
 
         Yields:
-            The name of a fact, its text, and how many of them will be refused.
+            The name of a fact, its text, and what is wrong where some of them will be refused.
         """
         account, question, horizon = report.account, report.question, self.schedule.horizon
         if account is None or self.state is not None:  # all of a series is charged at its start
@@ -380,7 +380,14 @@ class ScheduledReport(Publications):
         ahead = ahead_of(budgets["user"], books, horizon - len(known), horizon, readings)
         which = " remain" if number is None else " remain after this run"
         told = beside_others(budgets["user"], books, ahead, self.name, which)
-        yield "horizon", told, ahead.left - ahead.fitting
+        refused = None
+        if ahead.left > ahead.fitting:
+            rule = f"has too little budget: {ahead.left - ahead.fitting:,} of the periods left will be refused"
+            remedy = "take a smaller {epsilon}, or let it be renewed in time"
+            if total := enough(budgets["user"], books, ahead, self.name):
+                remedy += f"; or open a new ledger like this one with at least {total}, and adopt what is published"
+            refused = InvalidArgument("dataset", rule, remedy)
+        yield "horizon", told, refused
 
     def forget(self, path: str) -> Sequence[str]:
         """Give what the state holds of the users of a file, one a line, to random users; and these users.

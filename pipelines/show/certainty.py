@@ -63,7 +63,8 @@ def least_gap(
 
 
 def blocks(counts: Sequence[float], gap: float) -> Iterator[tuple[int, int]]:
-    """The first and last place of each run of items that may be in any order; of one item where its place is certain.
+    """The first and last place of each run of items that no place parts for certain into those above and those below;
+    of one item where its place is certain.
 
     Args:
         counts: in order of rank.
@@ -94,7 +95,7 @@ def in_words(counts: Sequence[float], gap: float, called: str = "count") -> str:
         return f"The order of these items is certain (95% confidence, from the noisy {called}s)."
     one = sum(map(len, runs)) == 1
     said = [f"{'rank' if one else 'ranks'} {_listed(certain)} {'is' if one else 'are'} certain"] if certain else []
-    said.append(f"the order within ranks {_listed(loose)} cannot be told")
+    said.append(f"within ranks {_listed(loose)} some may be in another order")
     return f"Among these items, {'; '.join(said)} (95% confidence, from the noisy {called}s)."
 
 

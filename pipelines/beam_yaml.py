@@ -33,6 +33,8 @@ class RankRows(beam.PTransform):
         domain: the public list of items, the path of a file of them that workers read again, or a list for each group.
         user, item, group: names of fields, or a list of them, whose values together are one item or one group.
         release_key: file:PATH, env:NAME or gcp-secret:...
+        dry_run: all stages run, under a random id, and no row comes back: nothing is released, and no charge is needed.
+            Counters tell what is dropped, and which rankings are of nothing.
 
     Raises:
         ValueError: an argument breaks its rule.
@@ -48,8 +50,12 @@ class RankRows(beam.PTransform):
     ) -> None:
         super().__init__()
         given = {"k": k, "mechanism": mechanism, "epsilon": epsilon, "domain": domain, **others}
+        given = {name: value for name, value in given.items() if value is not None}
+        dry_run = given.pop("dry_run", False)
         try:
-            self.rank = _rank({name: value for name, value in given.items() if value is not None})
+            self.rank = _rank(given)
+            # Another release than that of `rank`, so that no charge takes it for what it pays for.
+            self._dry = _rank(given, dry_run) if dry_run else None
         except InvalidArgument as refusal:
             raise ValueError(refusal.shown(_shown)) from None
 
@@ -62,10 +68,10 @@ class RankRows(beam.PTransform):
             number = float if top_k.score.columns else int
             fields += [("noisy_count", number), ("noise_stddev", float), ("noise_95", number)]
         kind = beam.typehints.row_type.RowTypeConstraint.from_fields(fields)
-        as_rows = flat_map(_rows, fields).with_output_types(kind)
+        as_rows = flat_map(_rows, fields, self._dry is None).with_output_types(kind)
         # Ranking  ->  Row(window, rank, item), and the group where there are groups; or the columns of either. And the
         # noisy count, where counts are published.
-        return rows | self.rank | "One row a rank" >> as_rows
+        return rows | (self._dry or self.rank) | "One row a rank" >> as_rows
 
 
 _RANK: Any = Optional[int]  # noqa: UP045 - Beam's schemas know `int | None` as any object of Python, and no int
@@ -79,8 +85,10 @@ _OTHERS: dict[str, Any] = {"parameters": dict[str, Any], "period": dict[str, Any
 """Parameters that are no options of their own: some go into each other, others are Beam's alone."""
 
 
-def _rank(given: Mapping[str, Any]) -> PrivateTopK:
-    """The transform of parameters, each read by its row of the table. Raises InvalidArgument, ValueError."""
+def _rank(given: Mapping[str, Any], dry_run: bool = False) -> PrivateTopK:
+    """The transform of parameters, each read by its row of the table; of a dry run under a new id, if any. Raises
+    InvalidArgument, ValueError.
+    """
     options: dict[str, Any] = {}
     in_period = {f"{_PERIOD}{name}": value for name, value in given.get("period", {}).items()}
     for name, value in {**given, **in_period}.items():
@@ -91,7 +99,8 @@ def _rank(given: Mapping[str, Any]) -> PrivateTopK:
             word = name.removeprefix(_PERIOD)
             remedy = did_you_mean(word, known, f"it has {', '.join(known)}")
             raise ValueError(f"period has no field {word!r}: {remedy}")
-    release = Release.repeated(options.get("release_key"), options.get("release_id") or None)
+    named = options.get("release_key"), options.get("release_id") or None
+    release = Release.named(named[0]) if dry_run else Release.repeated(*named)
     if ExternalTransform.get_local_namespace() != "external":  # in an expansion service, for another process
         _check_absolute(options)
     if not {"domain", "domain_range"} & options.keys():
@@ -148,7 +157,7 @@ def _shown(field: str) -> str:
 
 _TYPES: dict[Any, Any] = {count: int, number: float, fraction: float | str, number_or_drawn: float | str}
 _MORE = {name: _TYPES.get(option.read, str) for name, option in _ROWS.items() if not name.startswith(_PERIOD)}
-_MORE |= {"groups": Sequence[str], **_OTHERS}
+_MORE |= {"groups": Sequence[str], **_OTHERS, "dry_run": bool}
 # From its signature Beam YAML learns the parameters.
 by_signature(
     RankRows,
@@ -157,7 +166,7 @@ by_signature(
 )
 
 
-def _rows(ranking: Ranking, fields: Sequence[tuple[str, Any]]) -> Iterator[beam.Row]:
-    for row in ranking.to_rows():
+def _rows(ranking: Ranking, fields: Sequence[tuple[str, Any]], released: bool) -> Iterator[beam.Row]:
+    for row in ranking.to_rows() if released else ():
         row["window"] = ranking.window.label()
         yield beam.Row(**{name: kind(row[name]) if kind is float else row[name] for name, kind in fields})

@@ -250,7 +250,7 @@ class ChargeReceipt:
     ahead: Sequence[str] = ()
 
     @classmethod
-    def of_new(cls, entry: Entry, used: Fraction | None, ahead: Sequence[str] = ()) -> ChargeReceipt:
+    def of_new(cls, entry: Entry, used: Fraction | None, ahead: Sequence[str]) -> ChargeReceipt:
         return cls(entry.id, None, entry.charged, used, most(entry.unit, [entry]), ahead)
 
 
@@ -331,8 +331,9 @@ class Ledger:
         [receipt] = self.charge_all([request])
         return receipt
 
-    def charge_all(self, requests: Sequence[Request]) -> list[ChargeReceipt]:
-        """Charge several releases, each on top of those before it, or none of them if one is refused.
+    def charge_all(self, requests: Sequence[Request], dry_run: bool = False) -> list[ChargeReceipt]:
+        """Charge several releases, each on top of those before it, or none of them if one is refused. A dry run gives
+        the receipts, and writes nothing.
 
         Raises InvalidArgument as `charge`; and if two have the same id, or one looks like a correction of another.
         """
@@ -366,13 +367,14 @@ class Ledger:
                 receipts.append(found)
             if overdrawn is not None:
                 raise overdrawn
+            if dry_run:
+                connection.undo()
         return receipts
 
     def quote(self, request: Request) -> ChargeReceipt:
         """The receipt that a charge would have. Raises InvalidArgument as `charge` does."""
-        with self._database.locked() as connection:
-            found = _settled(connection, request)
-            return found if isinstance(found, ChargeReceipt) else ChargeReceipt.of_new(*found)
+        [receipt] = self.charge_all([request], dry_run=True)
+        return receipt
 
     def after(self, request: Request) -> Books:
         """What would be held of the dataset after a charge. Raises InvalidArgument as `charge` does."""

@@ -15,12 +15,15 @@ import fastavro
 import pyarrow.parquet as pq
 import pytest
 from apache_beam.io import WriteToAvro, WriteToParquet
+from apache_beam.metrics.metric import MetricsFilter
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing import test_stream
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, TimestampedValue
 
 from private_topk.pipelines.beam_yaml import RankRows
+from private_topk.pipelines.budget import Request
+from private_topk.transforms.release import paid_for
 from tests.documents.reading import ROOT
 from tests.nightly import nightly, nightly_but
 from tests.refusals import refused
@@ -184,10 +187,65 @@ def test_declared_windows_are_published_empty_or_not() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"publish_counts": 1.0},
+        {"publish_counts": "drawn", "value": "price", "max_value": 5, "value_resolution": 1},
+        {"domain": None, "mechanism": "limit-domain", "parameters": {"delta": 1e-6}},
+        {"group": "group", "groups": ["FR", "AT"], "overall": True},
+        {
+            "mechanism": "correlated-gaussian",
+            "max_items_per_user": 1,
+            "parameters": {"delta": 1e-6},
+            "period": {"from": "2026-01-05", "to": "2026-01-19", "window": "7d", "to_date": "true"},
+        },
+    ],
+)
+def test_a_dry_run_counts_and_gives_no_row_back(more: dict[str, Any], tmp_path: Path) -> None:
+    """Under the same key, and no id that was charged: its noise is none that the release has."""
+    (tmp_path / "key").write_text("0" * 32)
+    release = {"release_key": f"file:{tmp_path}/key", "release_id": "a"}
+    asked = {"k": 1, "mechanism": "laplace", "epsilon": 9.0, "domain": ["tea"], "exact_counters": True, **release}
+    rows = [
+        TimestampedValue(beam.Row(user=user, item=item, group="FR", price=1.0), at(day))
+        for user, item, day in (("ana", "tea", 6), (None, "tea", 7), ("bo", "soup", 7))
+    ]
+    pipeline = beam.Pipeline(runner=FnApiRunner())
+    read = pipeline | beam.Create(rows)
+    dry, released = RankRows(**asked | more, dry_run=True), RankRows(**asked | more)
+    ranked, none = read | "released" >> released, read | "dry" >> dry
+    assert none.element_type == ranked.element_type
+    assert_that(none | "global" >> beam.WindowInto(GlobalWindows()), equal_to([]), label="no row")
+    _ = none | WriteToParquet(str(tmp_path / "none"), num_shards=1)
+    metrics = pipeline.run().metrics()
+    facts = {"dataset": "orders", "fingerprint": "f" * 64}
+    assert Request.of(dry.rank, **facts) == Request.of(released.rank, **facts)
+    steps: dict[bool, dict[str, int]] = {True: {}, False: {}}
+    for entry in metrics.query(MetricsFilter().with_namespace("private_topk"))["counters"]:
+        steps[entry.key.step.startswith("dry")][entry.key.metric.name] = entry.committed
+    assert steps[True] == steps[False] and steps[True]["operator_only_dropped_rows_null"] == 1
+    assert steps[True]["operator_only_workers_with_rows_left"] == 1
+    assert not [*pq.read_table(next(tmp_path.glob("none*"))).to_pylist()]
+
+
+def test_a_dry_run_is_not_what_a_charge_pays_for(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("0" * 32)
+    asked = {"k": 1, "epsilon": 1.0, "domain": ["tea"], "release_key": f"file:{tmp_path}/key", "release_id": "a"}
+    rank = RankRows(**asked, dry_run=True)
+    pipeline = beam.Pipeline(runner=FnApiRunner())
+    _ = pipeline | beam.Create([beam.Row(user="ana", item="tea")]) | rank
+    paid = paid_for([Request.of(rank.rank, dataset="orders", fingerprint="f" * 64)])
+    with paid as started, refused("release", "is not charged by the open"):
+        pipeline.run()
+    assert not started
+
+
 def test_invalid_arguments_of_beam_yaml_are_refused() -> None:
     for more, message in BAD:
-        with pytest.raises(ValueError, match=message):
-            RankRows(**{"k": 1, "mechanism": "joint", "epsilon": 1.0, "domain": ["a"], **more})
+        for dry_run in {}, {"dry_run": True}:
+            with pytest.raises(ValueError, match=message):
+                RankRows(**{"k": 1, "mechanism": "joint", "epsilon": 1.0, "domain": ["a"], **more, **dry_run})
 
 
 BAD: list[tuple[dict[str, Any], str]] = [

@@ -149,7 +149,8 @@ def charged(tmp_path: Path) -> tuple[list[str], dict[str, Any]]:
     classpath.write_text("")
     slow = "echo $$; exec /bin/sleep 99"
     java.write_text(
-        f'#!/bin/sh\ncase "$*" in *--dryRun) exit $EXPANDS;; *=again*) exit 0;; *=slow*) {slow};; esac\nexit 7'
+        '#!/bin/sh\ncase "$*" in *--dryRun) exit $EXPANDS;; *=again*) exit 0;; *=killed*) kill -9 $$;; '
+        f"*=slow*) {slow};; esac\nexit 7"
     )
     java.chmod(0o755)
     (tmp_path / "release.key").write_text("the key of the example's test")
@@ -171,9 +172,10 @@ def test_a_java_program_is_charged_once_it_expands_and_tells_its_status(
     for words, orders, expands, status, said, outcomes in (
         ([f"--expansion={gone}"], "", 0, 1, f"nothing answers at --expansion={gone}: .*Nothing was charged", []),
         (["--jobEndpoint=8099"], "", 0, 1, "nothing answers at --jobEndpoint=8099: .*Nothing was charged", []),
-        (["--output=top"], "", 5, 5, "the pipeline was refused with status 5: .*Nothing was charged", []),
+        (["--output=top"], "", 5, 5, "the program ended with status 5: .*\nNothing was charged", []),
         (["--dryRun", "--output=top"], "", 0, 0, "^of popular/2026, .* users or more in a window\nof spending/", []),
         (["--output=top"], "", 0, 7, "\nthe program ended with status 7", ["failed"] * 2),
+        (["--output=killed"], "", 0, 137, "\nthe program ended with signal 9\n", ["failed"] * 2),
         (["--output=again"], "", 0, 0, "^(ledger: resuming .*\n){2}$", ["released"] * 2),
         (["--output=top"], "ana,tea", 5, 1, "^release_id popular/2026", ["released"] * 2),
     ):
@@ -183,6 +185,14 @@ def test_a_java_program_is_charged_once_it_expands_and_tells_its_status(
         assert done.returncode == status and "Traceback" not in done.stderr
         assert re.search(said, done.stderr or done.stdout)
         assert [entry.outcome for entry in ledger.read().charges] == outcomes
+    (tmp_path / "weekly.csv").write_text("")
+    (tmp_path / "target/classes").mkdir()
+    (tmp_path / "target/classes/WeeklyDrinks.class").write_text("that counts other rows")
+    done = subprocess.run([*command, "--output=again"], **how, timeout=60, check=False)
+    assert done.returncode == 1 and re.match("release_id popular/2026 was charged on .* with classes", done.stderr)
+    (tmp_path / "release.key").unlink()
+    done = subprocess.run([*command, "--output=again"], **how, timeout=60, check=False)
+    assert done.returncode == 1 and re.match("release_key file:.* cannot be read: .*\nNothing was", done.stderr)
 
 
 def test_a_java_program_ends_with_what_charged_it(charged: tuple[list[str], dict[str, Any]], tmp_path: Path) -> None:
@@ -215,6 +225,12 @@ def test_charged_java_rankings_are_those_of_the_requests(java_project: Path, ser
     with module_serving("job service", tmp_path) as jobs:
         words = [f"--expansion={service}", "--runner=PortableRunner", f"--jobEndpoint={jobs}"]
 
+        def compiled(program: str) -> None:
+            (java_project / "WeeklyDrinks.java").write_text(program)
+            classpath = f"target/classes:{(java_project / 'target/classpath').read_text()}"
+            command = ["javac", "-cp", classpath, "-d", "target/classes", "WeeklyDrinks.java"]
+            subprocess.run(command, cwd=java_project, check=True, timeout=300)
+
         def charged(program: str, top: Path) -> subprocess.CompletedProcess[str]:
             command = [sys.executable, program, f"--output={top}", *words]
             return subprocess.run(command, cwd=java_project, capture_output=True, text=True, timeout=600, check=False)
@@ -224,16 +240,25 @@ def test_charged_java_rankings_are_those_of_the_requests(java_project: Path, ser
             done.returncode == 1
             and "got an element of type row of user, item, at, price, without auther" in done.stderr
         )
-        (java_project / "weekly.csv").write_text("".join(lines).replace("T", " "))
-        done = charged("charged.py", tmp_path / "none")
-        assert done.returncode == 1 and f"lines of popular: {{unreadable={len(lines)}}}" in done.stdout
-        assert "no line of popular would be ranked" in done.stderr and not ledger.read().charges
-        (java_project / "weekly.csv").write_text("".join(lines))
+        weekly = (ROOT / "examples/java/src/main/java/WeeklyDrinks.java").read_text()
+        without_times = re.sub(r"\s+\.apply\(.Times.*\)", "", weekly)
+        assert without_times != weekly
+        for program, orders, counted in (
+            (weekly, "".join(lines).replace("T", " "), f"operator_only_unreadable_lines {len(lines)}"),
+            (without_times, "".join(lines), f"dropped_rows_outside_the_period {2 * len(ORDERS)}"),
+        ):
+            compiled(program)
+            (java_project / "weekly.csv").write_text(orders)
+            done = charged("charged.py", tmp_path / "none")
+            assert done.returncode == 1 and counted in done.stdout
+            for name in ("popular", "spending"):
+                assert f"no row of {name} would be ranked" in done.stderr
+            assert not ledger.read().charges and not list(tmp_path.glob("none*"))
+        compiled(weekly)
         for top in (tmp_path / "first", tmp_path / "again"):
             done = charged("charged.py", top)
             assert done.returncode == 0, done.stderr[-3000:]
             assert "SEVERE" not in done.stderr
-            assert f"{{ranked={2 * len(ORDERS)}, unreadable={len(ORDERS)}}}" in done.stdout
             assert f"operator_only_unreadable_lines {len(ORDERS)}" in done.stdout
             files = [Path(f"{top}-{name}-00000-of-00001") for name in ("popular", "spending")]
             rankings.append([sorted(file.read_text().splitlines()) for file in files])
@@ -269,16 +294,18 @@ def test_java_ranks(
         words += ["--runner=PortableRunner", f"--jobEndpoint={jobs}"]
         (tmp_path / "unknown.txt").write_text("soup\n")
         unknown = f'--parameters={{"k": 1, "epsilon": 1, "domain": "{tmp_path}/unknown.txt"}}'
-        for more, ranking, counter in (
-            ([], ["1,tea", "2,cake"], "dropped: As.rows.* operator_only_unreadable_lines [1-9]"),
-            ([unknown], ["1,soup"], r"ONLY NOISE: .*external0\W.* operator_only_rankings_of_nothing .*\[all\]"),
+        for more, status, ranking, counter in (
+            ([], 0, ["1,tea", "2,cake"], "dropped: As.rows.* operator_only_unreadable_lines [1-9]"),
+            ([unknown], 0, ["1,soup"], r"ONLY NOISE: .*external0\W.* operator_only_rankings_of_nothing .*\[all\]"),
+            (["--dryRun", unknown], 1, ["1,soup"], r"dropped: .*external0\W.* .*_not_in_domain [1-9]"),
         ):
             command = ["java", "-cp", classpath, "TopDrinks", *words, *more]
             done = subprocess.run(command, cwd=java_project, capture_output=True, text=True, timeout=600, check=False)
-            assert done.returncode == 0, done.stderr[-3000:]
+            assert done.returncode == status, done.stderr[-3000:]
+            assert ("no row of the drinks would be ranked: nothing but noise" in done.stderr) is (status == 1)
             assert sorted((tmp_path / "top-00000-of-00001").read_text().splitlines()) == ranking
             assert re.search(counter, done.stdout), done.stdout
         if runner != "flink":  # its mini cluster is slow to start
             command = ["mvn", "-B", "-q", "test", f"-Dexpansion={service}", f"-DjobEndpoint={jobs}"]
             done = subprocess.run(command, cwd=java_project, capture_output=True, text=True, timeout=600, check=False)
-            assert done.returncode == 0 and "Tests run: 2, Failures: 0" in done.stdout, done.stdout[-3000:]
+            assert done.returncode == 0 and "Tests run: 3, Failures: 0" in done.stdout, done.stdout[-3000:]

@@ -84,13 +84,15 @@ def test_several_are_charged_together_or_not_at_all(url: str) -> None:
     ledger.create(budget("1"))
     first, second, third = (request(report, 0.375) for report in "abc")
     on_top = "c was asked on top of a, b: nothing was charged now"
-    with refused("", "0 spent + 1.125 asked = 1.125, over 1", "a pure release of epsilon 1:", on_top):
-        ledger.charge_all([first, second, third])
-    with refused("", "0 spent + 3.5 asked = 3.5, over 1", "d was asked on top of b, c: nothing"):  # c is over already
-        ledger.charge_all([second, request("c", 3), request("d", 0.125)])
-    for same in (first, request("a", 0.25), request("a", key_id="k2")):
-        with refused("release_id", "a is that of two requests"):
-            ledger.charge_all([first, second, same])
+    for dry_run in True, False:
+        with refused("", "0 spent + 1.125 asked = 1.125, over 1", "a pure release of epsilon 1:", on_top):
+            ledger.charge_all([first, second, third], dry_run)
+        with refused("", "0 spent + 3.5 asked = 3.5, over 1", "d was asked on top of b, c: nothing"):  # so is c already
+            ledger.charge_all([second, request("c", 3), request("d", 0.125)], dry_run)
+        for same in (first, request("a", 0.25), request("a", key_id="k2")):
+            with refused("release_id", "a is that of two requests"):
+                ledger.charge_all([first, second, same], dry_run)
+    assert [each.used for each in ledger.charge_all([first, second], dry_run=True)] == [0.375, 0.75]
     assert ledger.read().charges == []
     ledger.finish(ledger.charge(second).entry, "released")
     receipts = ledger.charge_all([first, second])

@@ -1,11 +1,23 @@
+import static java.util.concurrent.TimeUnit.SECONDS;
+
+import java.io.IOException;
+import java.net.Socket;
+import java.net.URI;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeoutException;
 import java.util.logging.Logger;
 import org.apache.beam.fn.harness.ExternalWorkerService;
 import org.apache.beam.sdk.Pipeline;
+import org.apache.beam.sdk.PipelineResult;
+import org.apache.beam.sdk.PipelineResult.State;
 import org.apache.beam.sdk.extensions.python.PythonExternalTransform;
 import org.apache.beam.sdk.io.TextIO;
 import org.apache.beam.sdk.metrics.Counter;
@@ -51,7 +63,7 @@ public class TopDrinks {
 
     void setParameters(Map<String, Object> parameters);
 
-    @Description("Build the pipeline, which looks at fields and parameters, and do not run it")
+    @Description("Run the pipeline without releasing or writing anything, and print what would be dropped")
     boolean getDryRun();
 
     void setDryRun(boolean dryRun);
@@ -75,16 +87,55 @@ public class TopDrinks {
           "max_items_per_user", 2);
 
   public static void main(String[] args) throws Exception {
-    run(pipeline(args));
+    run(pipeline(args), "the drinks");
   }
 
-  static void run(Pipeline pipeline) {
-    if (!pipeline.getOptions().as(Options.class).getDryRun()) {
-      var result = pipeline.run();
-      System.out.println(result.waitUntilFinish());
-      printLosses(result.metrics().allMetrics());
+  /** Ends with status 1 if the job was not done, or of a dry run if one of the rankings, in their order, has no row. */
+  static void run(Pipeline pipeline, Object... rankings) throws Exception {
+    var options = pipeline.getOptions().as(Options.class);
+    var result = pipeline.run();
+    var state = waitFor(result, options.getExpansion());
+    System.out.println(state);
+    if (state != State.DONE) {
+      System.exit(1);
     }
-    System.exit(0); // the worker's server has threads of its own
+    var metrics = result.metrics().allMetrics();
+    printLosses(metrics);
+    var refused = options.getDryRun() ? numbers(metrics, "operator_only_workers_that_drew") : new TreeSet<Integer>();
+    refused.removeAll(numbers(metrics, "operator_only_workers_with_rows_left"));
+    for (int number : refused) {
+      System.err.println("no row of " + rankings[number] + " would be ranked: nothing but noise");
+    }
+    System.exit(refused.isEmpty() ? 0 : 1); // the worker's server has threads of its own
+  }
+
+  /** How a job ended. It is cancelled where the expansion service has ended, which a runner may not tell. */
+  static State waitFor(PipelineResult result, String service) throws Exception {
+    var end = CompletableFuture.supplyAsync(result::waitUntilFinish);
+    var address = URI.create("tcp://" + service);
+    while (true) {
+      try {
+        return end.get(10, SECONDS);
+      } catch (TimeoutException running) {
+        try {
+          new Socket(address.getHost(), address.getPort()).close();
+        } catch (IOException gone) {
+          System.err.println("the expansion service has ended, and the job cannot: it is cancelled");
+          return result.cancel();
+        }
+      }
+    }
+  }
+
+  /** The numbers of the rankings that have a counter, from 0. */
+  private static Set<Integer> numbers(MetricQueryResults metrics, String counter) {
+    var found = new TreeSet<Integer>();
+    for (var each : metrics.getCounters()) {
+      if (each.getName().getName().equals(counter)) {
+        found.add(Integer.valueOf(each.getKey().stepName().replaceAll(".*external(\\d+)\\W.*", "$1")));
+      }
+    }
+    return found;
   }
 
   /** Prints, for the operator only, what was dropped, and which windows and groups are only noise. */
@@ -122,11 +173,23 @@ public class TopDrinks {
 
   static PythonExternalTransform<PCollection<Row>, PCollection<Row>> rank(
       Options options, Map<String, Object> parameters) {
+    var given = new HashMap<>(parameters);
+    if (options.getDryRun()) {
+      given.put("dry_run", true);
+      given.put("exact_counters", true);
+    }
     return PythonExternalTransform.<PCollection<Row>, PCollection<Row>>from(
             "private_topk.pipelines.beam_yaml.RankRows", options.getExpansion())
         .withTypeHint(ArrayList.class, FieldType.array(FieldType.STRING))
         .withTypeHint(LinkedHashMap.class, FieldType.map(FieldType.STRING, FieldType.STRING))
-        .withKwargs(parameters);
+        .withKwargs(given);
+  }
+
+  /** Writes lines, but of a dry run none, which would take the place of others. */
+  static void write(Options options, PCollection<String> lines, String top) {
+    if (!options.getDryRun()) {
+      lines.apply("Write " + top, TextIO.write().to(top).withNumShards(1));
+    }
   }
 
   static Pipeline pipeline(String... args) throws Exception {
@@ -138,13 +201,14 @@ public class TopDrinks {
             .apply("As rows", FlatMapElements.into(TypeDescriptors.rows()).via(line -> counted(order(line))))
             .setRowSchema(ORDER);
     Map<String, Object> given = options.getParameters();
-    orders
-        .apply("Rank", rank(options, given == null ? PARAMETERS : given))
-        .apply(
-            "As lines",
-            MapElements.into(TypeDescriptors.strings())
-                .via(row -> row.getInt64("rank") + "," + row.getString("item")))
-        .apply("Write", TextIO.write().to(options.getOutput()).withNumShards(1));
+    PCollection<String> lines =
+        orders
+            .apply("Rank", rank(options, given == null ? PARAMETERS : given))
+            .apply(
+                "As lines",
+                MapElements.into(TypeDescriptors.strings())
+                    .via(row -> row.getInt64("rank") + "," + row.getString("item")));
+    write(options, lines, options.getOutput());
     return pipeline;
   }
 

@@ -1,8 +1,12 @@
+import static java.util.concurrent.TimeUnit.DAYS;
 import static org.junit.Assert.assertEquals;
 
+import java.lang.reflect.Proxy;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.concurrent.Semaphore;
+import org.apache.beam.sdk.PipelineResult;
 import org.apache.beam.sdk.PipelineResult.State;
 import org.junit.Rule;
 import org.junit.Test;
@@ -51,6 +55,18 @@ public class TopDrinksTest {
     assertEquals(
         List.of(first + ",1,cake,20.0", first + ",2,tea,6.5", second + ",1,cake,4.0", second + ",2,tea,0.0"),
         counts(Path.of(top + "-spending-00000-of-00001")));
+  }
+
+  @Test(timeout = 60_000)
+  public void cancelsAJobWhoseServiceHasEnded() throws Exception {
+    PipelineResult endless =
+        (PipelineResult)
+            Proxy.newProxyInstance(
+                getClass().getClassLoader(),
+                new Class<?>[] {PipelineResult.class},
+                (job, method, given) ->
+                    method.getName().equals("cancel") ? State.CANCELLED : new Semaphore(0).tryAcquire(1, DAYS));
+    assertEquals(State.CANCELLED, TopDrinks.waitFor(endless, "localhost:1"));
   }
 
   /** Window, rank, item and count of each line, in order. */

@@ -68,7 +68,7 @@ _MIN, _MAX_NAMED, _MAX_EMPTY = 100, 10, 4
 _MAX_LONG = 40
 _LATENESS = {"10s": 10, "1m": 60, "10m": 600, "1h": 3600, "6h": 21_600, "1d": 86_400}
 _LISTS = {"domain": "items outside the domain", "groups": "groups outside the list"}
-_SPELT = "that are in it but for spaces, capital letters or Unicode form: compare the spelling"
+_SPELT = "that are in it but for spaces, capital letters, Unicode form or a '.0': compare the spelling"
 _ANOTHER_ENCODING = "are not in UTF-8"
 _CSV_ENCODING = " (of CSV files, --csv-encoding names another encoding)"
 _ROUNDED = "rows have an amount with decimals, which are rounded away, as no value resolution is given"
@@ -138,7 +138,7 @@ class ListedItems:
     """Whether rows have nearly all items of a long list, and no other."""
 
     def __init__(self, spec: TopK) -> None:
-        domain = spec.domain if spec.domain.is_public and spec.groups is None else None
+        domain = spec.domain if spec.domain.is_public else None
         labels = None if domain is None else domain.spellings()
         self._listed = domain if labels is not None and len(labels) >= _MIN_LISTED else None
         self._seen = np.zeros(0 if labels is None else len(labels), bool)
@@ -565,4 +565,5 @@ class _Spelled:
 
 def _plain(labels: pa.Array) -> pa.Array:
     one_form = pc.utf8_normalize(labels.cast(pa.large_string()), "NFC")
+    one_form = pc.replace_substring_regex(one_form, r"^([0-9]+)\.0$", r"\1")  # whole numbers that were floats once
     return pc.utf8_lower(pc.utf8_trim_whitespace(pc.replace_substring_regex(one_form, r"[\s\p{Z}]+", " ")))

@@ -48,7 +48,7 @@ from private_topk.pipelines.sources.frame import Frame, table_of
 from private_topk.runners import prepare
 from private_topk.transforms.asked import Asked
 from private_topk.transforms.domain import Domain, check_digits
-from private_topk.transforms.errors import InvalidArgument, by_signature, literal, printable, verbatim
+from private_topk.transforms.errors import InvalidArgument, by_signature, printable, verbatim
 from private_topk.transforms.mechanisms import Mechanism
 from private_topk.transforms.mechanisms.choice import AUTO
 from private_topk.transforms.release import Ranking, Release, check_stays
@@ -261,9 +261,6 @@ def _column(role: str, name: Any, partner: str, its: object) -> Any:  # noqa: AN
     return None if its is None else role if name is None else name
 
 
-_FOR_EXCEL = literal('.to_polars().cast({"window_start": str, "window_end": str}).write_excel(PATH)')
-
-
 @dataclass(frozen=True, eq=False)
 class Rankings:
     """The rankings of all windows of one release, and every public fact of it. All of it may be published.
@@ -414,7 +411,7 @@ class Rankings:
             codec = format_of(place)
         except InvalidArgument as refusal:
             remedy = "other kinds of files are written from .to_polars(), .to_pandas() or .to_arrow()"
-            remedy += f"; for Excel, which has no time zones, {_FOR_EXCEL}"
+            remedy += "; for Excel, take the time zones off the windows first (docs/run.md)"
             raise InvalidArgument("output", refusal.rule, remedy) from None
         rows = codec.encode(self.to_rows(), RankingSchema.of(self.manifest))
         publish(place, rows, self.manifest, overwrite)

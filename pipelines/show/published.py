@@ -19,14 +19,18 @@ from private_topk.pipelines.release.promise import not_corrected
 from private_topk.pipelines.show import certainty, noise
 from private_topk.transforms.errors import printable
 from private_topk.transforms.groups import OVERALL
-from private_topk.transforms.metric import USERS
+from private_topk.transforms.metric import USERS, Score
 from private_topk.transforms.spec import TopK
 
 Rows = Sequence[Mapping[str, Any]]
 
-OF_KEPT_ROWS = (
-    "What a person has beyond the bounds is in no count: with all rows counts may be larger, and in another order."
-)
+
+def of_kept_rows(called: str) -> str:
+    """That bounds leave something out of each count or sum."""
+    return (
+        f"What a person has beyond the bounds is in no {called}: with all rows {called}s may be larger, and in another "
+        "order."
+    )
 
 
 class Listing(NamedTuple):
@@ -72,7 +76,11 @@ class Listing(NamedTuple):
     @property
     def counts(self) -> str:
         """What a count of it is called."""
-        return (USERS if self.manifest is None else self.manifest.score).called
+        return self._score.called
+
+    @property
+    def _score(self) -> Score:
+        return USERS if self.manifest is None else self.manifest.score
 
     @property
     def weighed(self) -> bool:
@@ -124,8 +132,12 @@ class Listing(NamedTuple):
         if not self.helped or not self.counted:
             return ""
         told = f"These {self.counts}s are too high on average: noise has helped the items shown to be shown."
-        if all((row.get("noisy_count") or 0) <= (row.get("noise_95") or 0) for row in self.rows):
+        low = [str(row["rank"]) for row in self.rows if (row.get("noisy_count") or 0) <= (row.get("noise_95") or 0)]
+        if len(low) == len(self.rows):
             told += " Each range reaches down to 0: all of these items may be shown by noise alone."
+        elif low and self.ranked:  # the last ones, as these counts are in order
+            ranks = f"of rank {low[0]} reaches" if len(low) == 1 else f"of ranks {low[0]} to {low[-1]} reach"
+            told += f" The range{'s' * (len(low) > 1)} {ranks} down to 0: noise alone may show what stands there."
         return told
 
     @property
@@ -138,7 +150,7 @@ class Listing(NamedTuple):
 
     def below(self) -> list[str]:
         """The sentences below it."""
-        left_out = OF_KEPT_ROWS if self.bounded and self.counted else ""
+        left_out = of_kept_rows(self.counts) if self.counted and (self.bounded or self._score.columns) else ""
         return [line for line in (left_out, self.bias, self.disorder, self.certainty, self.noise) if line]
 
     @property

@@ -25,7 +25,7 @@ from private_topk.pipelines.release.manifest import (
 )
 from private_topk.pipelines.release.promise import not_corrected, of_epsilons
 from private_topk.pipelines.show import noise
-from private_topk.pipelines.show.published import OF_KEPT_ROWS, PublishedReport, day_of, when
+from private_topk.pipelines.show.published import PublishedReport, day_of, of_kept_rows, when
 from private_topk.transforms.errors import printable
 from private_topk.transforms.mechanisms.parameters import LARGE_DELTA, TAKE_DELTA
 from private_topk.transforms.stated import number
@@ -301,7 +301,7 @@ def how_to_read(report: PublishedReport) -> list[str]:
     series = manifest is not None and manifest.to_date is not None
     drawn = manifest is not None and manifest.private  # of others nobody knows whether there is any noise
     far, counted = of_places(report), drawn and any(listing.counted for listing in listings)
-    count = listings[0].counts if listings else ""
+    count = listings[0].counts if listings else "count"
     sentences = {
         what_is_ranked(manifest): manifest is not None,
         "This ranking is a set: the items stand in the order of the public list, or in alphabetical order, and not "
@@ -314,14 +314,13 @@ def how_to_read(report: PublishedReport) -> list[str]:
         "stands too high in one window may do so in all that follow.": drawn and several and series,
         "Noise is drawn anew in every window: an item that moves by a place or two from one window to the next may not "
         "have moved at all.": drawn and several and not series,
-        OF_KEPT_ROWS: not counted and any(report.leaves_rows_out(group) for group in report.by_group()),
+        of_kept_rows(count): not counted and any(report.leaves_rows_out(group) for group in report.by_group()),
         f"{count.capitalize()}s have noise of their own and may be below zero. Where a range is shown, the {count} "
         f"without noise lies in it with a probability of at least 95%, for {_of_which(manifest)}. "
         f"{count.capitalize()}s of one ranking may have much of their noise in common, which sums and averages of them "
         "keep.": counted,
-        f"A noisy weight is such a sum with noise, whose standard deviation is {_of_weights(manifest)}.": any(
-            listing.weighed for listing in listings
-        ),
+        "A noisy weight is what an item is ranked by, with noise whose standard deviation is "
+        f"{_of_weights(manifest)}.": any(listing.weighed for listing in listings),
         f"Where an order is certain, no item below has a larger {count} without noise, with 95% confidence for all "
         f"items of a ranking together. That follows from the differences of {count}s: ranges of two may overlap.": any(
             listing.certainty for listing in listings
@@ -429,10 +428,13 @@ def what_was_corrected(manifest: Manifest) -> str:
 
 def what_is_ranked(manifest: Manifest | None) -> str:
     """What items are ranked by, in one sentence; nothing where no manifest tells."""
-    if manifest is None or manifest.weights is None:
-        return "" if manifest is None else manifest.score.explained
+    if manifest is None:
+        return ""
+    whole, most = (manifest.parameters.get(name) or 0 for name in ("whole_items", "max_items_per_user"))
+    if manifest.weights is None or whole >= most:  # nobody has more items that count than weigh wholly
+        return manifest.score.explained
     return (
-        f"Items are ranked by sums of weights, not of people: a person with t items adds "
+        "Items are ranked by sums of weights, not of people: a person of whom t items count adds "
         f"{manifest.weights.of_a_user_with_t_items} to each, so that people with few items count most."
     )
 

@@ -180,14 +180,15 @@ class TestTheOperatorsLook:
             lambda item: unicodedata.normalize("NFD", item),
             lambda item: item.replace(" ", "  "),
             lambda item: item.replace(" ", "\xa0"),
+            lambda _: "12.0",
         ],
     )
     def test_items_in_another_spelling(self, folder: Path, change: Any) -> None:  # noqa: ANN401
-        write(folder / "items.txt", "Caf\u00e9 Noir\nscone\n")
+        write(folder / "items.txt", "Caf\u00e9 Noir\nscone\n12\n")
         write(folder / "rows.parquet", rows_of(item=lambda _: change("Caf\u00e9 Noir")))
         told = checked("--show-dropped-rows").err
         assert (
-            "rows have items outside the domain that are in it but for spaces, capital letters or Unicode form" in told
+            "rows have items outside the domain that are in it but for spaces, capital letters, Unicode form" in told
         ), told
 
     def test_an_input_in_another_spelling_beside_one_of_more_strangers(self, folder: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import NamedTuple
 
 import fastavro
@@ -64,7 +65,8 @@ class _Plays(NamedTuple):
 
 def write_sample(folder: str) -> dict[str, str]:
     """Write plays.avro (200,000 events), catalogue.txt (the public domain) and countries.txt (the public groups) into a
-    folder, replacing older ones. Returns what each of the files holds, in words.
+    folder. Returns what each of the files holds, in words. Raises InvalidArgument, and writes nothing, where one of
+    them is there with other content.
     """
     draw = RandomBits.keyed(_KEY).draw()
     catalogue = _catalogue()
@@ -75,9 +77,15 @@ def write_sample(folder: str) -> dict[str, str]:
     sink = io.BytesIO()
     fastavro.writer(sink, _SCHEMA, records, codec="deflate", sync_marker=b"sample of plays.")
     try:
+        files = {"plays.avro": sink.getvalue()}
         for name, lines in (("catalogue.txt", sorted(catalogue)), ("countries.txt", _COUNTRIES)):
-            replace_file(os.path.join(folder, name), "".join(f"{line}\n" for line in lines).encode())
-        replace_file(os.path.join(folder, "plays.avro"), sink.getvalue())
+            files[name] = "".join(f"{line}\n" for line in lines).encode()
+        for path in (Path(folder, name) for name in files):
+            if path.exists() and path.read_bytes() != files[path.name]:
+                rule = f"{verbatim(path)} is there and is no such sample"
+                raise InvalidArgument("folder", rule, "give another folder, or take that file away")
+        for name, content in files.items():
+            replace_file(os.path.join(folder, name), content)
     except OSError as error:
         raise InvalidArgument("folder", f"{verbatim(folder)} cannot be written: {error.strerror}") from None
     return {

@@ -27,8 +27,11 @@ LEDGER = Ledger("sqlite:///budget.db")
 KEY = f"file:{Path('release.key').resolve()}"  # absolute, as of a domain in a file: the service reads it too
 ORDERS = Path("weekly.csv")
 DRY = "--dryRun"
-# Other code may count other rows: its repeat would be another answer.
+WORDS = [word for word in sys.argv[1:] if word != DRY]
+PLACES = ("--output=", "--expansion=", "--runner=", "--jobEndpoint=")
+# Other code, and other options of it, may count other rows: its repeat would be another answer.
 CODE = b"".join(path.read_bytes() for path in sorted(Path("target/classes").rglob("*.class")))
+OPTIONS = sorted(word for word in WORDS if not word.startswith(PLACES))
 EACH = {
     "k": 3,
     "domain": ["tea", "cake", "scone", "coffee"],
@@ -42,7 +45,7 @@ RANKINGS = {  # each with an id from public knowledge only
     | {"release_id": "spending/2026", "epsilon": 1.0, "value": "price", "max_value": 20.0, "value_resolution": 0.1},
 }
 
-# The same ids, key, orders and compiled code are a repeat; others under these ids are refused.
+# The same ids, key, orders, compiled code and options are a repeat; others under these ids are refused.
 try:
     fingerprint = hmac.digest(ReleaseKey.parse(KEY).derive("input"), ORDERS.read_bytes(), "sha256").hex()
     requests = [  # of unit user, since people come back in other weeks: each week costs
@@ -51,7 +54,7 @@ try:
             dataset="orders",
             fingerprint=fingerprint,
             unit="user",
-            parameters={"classes": hashlib.sha256(CODE).hexdigest()},
+            parameters={"classes": hashlib.sha256(CODE).hexdigest(), "options": OPTIONS},
         )
         for parameters in RANKINGS.values()
     ]
@@ -62,8 +65,7 @@ except ValueError as refusal:  # of the key, of a parameter, or of the ledger
 
 def run(*more: str) -> None:
     """Run the program in Java. Ends this one where that has not ended well."""
-    own = [word for word in sys.argv[1:] if word != DRY]
-    words = [f"--input={ORDERS}", f"--parameters={json.dumps(RANKINGS)}", *own, *more]
+    words = [f"--input={ORDERS}", f"--parameters={json.dumps(RANKINGS)}", *WORDS, *more]
     classpath = f"target/classes:{Path('target/classpath').read_text()}"
     if status := subprocess.run(["java", "-cp", classpath, "WeeklyDrinks", *words], check=False).returncode:
         how = f"status {status}: its own lines say why" if status > 0 else f"signal {-status}"
@@ -71,7 +73,7 @@ def run(*more: str) -> None:
         sys.exit(status if status > 0 else 128 - status)
 
 
-for word in sys.argv[1:]:
+for word in WORDS:
     if word.startswith(("--expansion=", "--jobEndpoint=")):
         host, _, port = word.partition("=")[2].rpartition(":")
         try:

@@ -160,7 +160,8 @@ def share_out(
     number = composition.paid_for(mechanism)
     if unit == "user-window" and number == 1:
         if spare_delta is not None:
-            raise InvalidArgument("delta", f"does not apply to {mechanism.about.name}", "leave it out")
+            remedy = "leave it out, or give {privacy_unit} user, for one total of all windows"
+            raise InvalidArgument("delta", f"does not apply to {mechanism.about.name} within one window", remedy)
         return Shared(Privacy(), mechanism, counts)
     check_windows(number, "horizon")
     split = Split(mechanism, k, counts, spare_delta, gaussian=gaussian and number > 1)

@@ -36,6 +36,16 @@ DIGEST = "c3e9d1276ffc81b5"
 """Integers alone make the plays, so this holds on every machine; a change of the generator changes it."""
 
 
+def test_files_of_ones_own_are_kept(tmp_path: Path) -> None:
+    """A list of the same name would be ranked, and charged, without a word. The same sample again is fine."""
+    assert [command("sample", "--folder", tmp_path).status for _ in range(2)] == [0, 0]
+    (tmp_path / "plays.avro").unlink()
+    (tmp_path / "countries.txt").write_text("DE\n")
+    done = command("sample", "--folder", tmp_path)
+    assert done.status == 2 and "countries.txt is there and is no such sample" in done.err
+    assert (tmp_path / "countries.txt").read_text() == "DE\n" and not (tmp_path / "plays.avro").exists()
+
+
 def test_a_sample_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = command("sample", "--folder", tmp_path / "file")

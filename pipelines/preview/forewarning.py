@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import islice
 
+from private_topk.pipelines.files import exists
 from private_topk.pipelines.options import Options, names_a_file
 from private_topk.pipelines.preview.compare import alternatives
 from private_topk.pipelines.preview.expected import (
@@ -213,10 +214,16 @@ def forewarn(
     return text
 
 
+def _is_there(place: str) -> bool:
+    with suppress(InvalidArgument):
+        return exists(place)
+    return False
+
+
 def _published_before(places: Iterable[str], top_k: TopK, groups: int) -> ByGroup:
     """What the first of some rankings tell, until there is one for every group."""
     rankings: dict[str, Released] = {}
-    for place in islice(places, _PLACES * groups):
+    for place in islice(filter(_is_there, places), _PLACES * groups):  # periods that were refused left none
         with suppress(InvalidArgument):
             rankings = {**earlier_rankings(place, top_k.domain.size or None, top_k.score), **rankings}
         if len(rankings) >= groups:

@@ -164,7 +164,8 @@ class ScheduledReport(Publications):
             facts += (("earlier", told) for told in self._perhaps_lost(number))
             facts += self._beside_another()
             facts += self.lacking(number)
-            facts += self._since(report.manifest, self._last(number, _NEARBY))
+            facts += self._since(report.manifest, last := self._last(number, _NEARBY))
+            facts += _another_list(report.manifest, last)
             facts += (fact[:2] for fact in self._future_charges(report, number))
             tell(report, facts, self.published(number))
 
@@ -517,6 +518,12 @@ class ScheduledReport(Publications):
     def _tell(self, number: int, text: str) -> None:
         with level("warning"):
             print(f"{self.name}, {self.words(number)}: {printable(text)}", file=sys.stderr, flush=True)
+
+
+def _another_list(asked: Manifest, last: Manifest | None) -> Iterator[Fact]:
+    """That the items to choose from are others than in the last publication, which may be meant: lists grow."""
+    if last is not None and asked.domain and last.domain and asked.domain != last.domain and last.domain.number:
+        yield "list", f"{last.release_id} was drawn from another list, of {last.domain.number:,} items"
 
 
 def _at_step(report: Report, step: KeptStep, new: Source) -> Report:

@@ -267,6 +267,11 @@ def test_published_counts_take_the_place_of_declared_ones(folder: Path) -> None:
         refused = called(folder, *words, status=2).err
         assert "refuses what is close to noise" in refused
         assert "the input of that last period, or the declaration, may be wrong: if it was the input" in refused
+    (folder / "weekly.yaml").write_text(counts.replace("horizon: 4", "horizon: 9") + "  on_noise: refuse\n")
+    done = called(folder, "--backfill", "--until", "2026-03-09", "--json", status=2)
+    outcomes = [each["outcome"] for each in json.loads(done.out)["periods"]]
+    assert outcomes.count("refused") == 8, "however many were refused before"
+    assert len(outputs(folder)) == 1
     # Which is judged by what was declared, and not by the counts that it corrects.
     assert told("2026-01-12", "--correction", "1").startswith("judging by 10 items and 1,000,000 users")
     assert report(folder, "--window-end", "2026-01-12", "--correction", "1") == 0
@@ -398,7 +403,8 @@ def test_a_changed_report_is_told_what_it_does_to_its_series(folder: Path) -> No
             assert f"weekly/20260105T000000Z--20260112T000000Z was published {said}" in of(number, "--dry-run")
     (folder / "items.txt").write_text("item 1\nitem 2\nitem 3\nitem 4\n")
     (folder / "weekly.yaml").write_text(CHARGED)
-    assert "series" not in of(1, "--dry-run")
+    said = of(1, "--dry-run")
+    assert "series" not in said and "20260112T000000Z was drawn from another list, of 10 items" in said
     (folder / "weekly.yaml").write_text(CHARGED.replace("k: 3", "k: 2"))
     assert "weekly, 2026-01-12 to 2026-01-19: weekly/20260105T" in of(1)
     said = of(0, "--dry-run")  # as the call, which leaves what is published

@@ -23,15 +23,17 @@ from private_topk.pipelines.beam_yaml import RankRows
 from private_topk.pipelines.budget import Ledger, Request, charge_all
 from private_topk.transforms.errors import InvalidArgument
 
-LEDGER = Ledger("sqlite:///budget.db")
+LEDGER = "sqlite:///budget.db"
 KEY = f"file:{Path('release.key').resolve()}"  # absolute, as of a domain in a file: the service reads it too
 ORDERS = Path("weekly.csv")
 DRY = "--dryRun"
 WORDS = [word for word in sys.argv[1:] if word != DRY]
 PLACES = ("--output=", "--expansion=", "--runner=", "--jobEndpoint=")
 # Other code, and other options of it, may count other rows: its repeat would be another answer.
-CODE = b"".join(path.read_bytes() for path in sorted(Path("target/classes").rglob("*.class")))
-OPTIONS = sorted(word for word in WORDS if not word.startswith(PLACES))
+CLASSPATH = f"target/classes:{Path('target/classpath').read_text()}"
+PARTS = [Path(part) for part in CLASSPATH.split(":") if part]
+CODE = sorted(path for part in PARTS for path in (part, *part.rglob("*")) if path.is_file())
+OPTIONS = " ".join(sorted(word for word in WORDS if not word.startswith(PLACES)))
 EACH = {
     "k": 3,
     "domain": ["tea", "cake", "scone", "coffee"],
@@ -47,6 +49,9 @@ RANKINGS = {  # each with an id from public knowledge only
 
 # The same ids, key, orders, compiled code and options are a repeat; others under these ids are refused.
 try:
+    code = hashlib.sha256()
+    for path in CODE:
+        code.update(hashlib.sha256(path.read_bytes()).digest())
     fingerprint = hmac.digest(ReleaseKey.parse(KEY).derive("input"), ORDERS.read_bytes(), "sha256").hex()
     requests = [  # of unit user, since people come back in other weeks: each week costs
         Request.of(
@@ -54,11 +59,11 @@ try:
             dataset="orders",
             fingerprint=fingerprint,
             unit="user",
-            parameters={"classes": hashlib.sha256(CODE).hexdigest(), "options": OPTIONS},
+            parameters={"code": code.hexdigest(), "options": OPTIONS},
         )
         for parameters in RANKINGS.values()
     ]
-    LEDGER.charge_all(requests, dry_run=True)
+    receipts = Ledger(LEDGER).charge_all(requests, dry_run=True)
 except ValueError as refusal:  # of the key, of a parameter, or of the ledger
     sys.exit(f"{refusal}\nNothing was charged")
 
@@ -66,8 +71,7 @@ except ValueError as refusal:  # of the key, of a parameter, or of the ledger
 def run(*more: str) -> None:
     """Run the program in Java. Ends this one where that has not ended well."""
     words = [f"--input={ORDERS}", f"--parameters={json.dumps(RANKINGS)}", *WORDS, *more]
-    classpath = f"target/classes:{Path('target/classpath').read_text()}"
-    if status := subprocess.run(["java", "-cp", classpath, "WeeklyDrinks", *words], check=False).returncode:
+    if status := subprocess.run(["java", "-cp", CLASSPATH, "WeeklyDrinks", *words], check=False).returncode:
         how = f"status {status}: its own lines say why" if status > 0 else f"signal {-status}"
         print(f"the program ended with {how}", file=sys.stderr)
         sys.exit(status if status > 0 else 128 - status)
@@ -88,7 +92,10 @@ except SystemExit:
     print("Nothing was charged", file=sys.stderr)
     raise
 if DRY in sys.argv:
-    print(*(f"of {request.release_id}, {request.noise}" for request in requests), "Nothing was charged", sep="\n")
+    for request, receipt in zip(requests, receipts, strict=True):
+        used = "a repeat, free" if receipt.used is None else f"{float(receipt.used):.1%} of the budget would be used"
+        print(f"{request.release_id}: {used}; {request.noise}")
+    print("Nothing was charged")
     sys.exit()
 try:
     with charge_all(requests, LEDGER, elsewhere=True):  # Java starts it, and nothing here

@@ -173,11 +173,12 @@ def test_a_java_program_is_charged_once_it_expands_and_tells_its_status(
         ([f"--expansion={gone}"], "", 0, 1, f"nothing answers at --expansion={gone}: .*Nothing was charged", []),
         (["--jobEndpoint=8099"], "", 0, 1, "nothing answers at --jobEndpoint=8099: .*Nothing was charged", []),
         (["--output=top"], "", 5, 5, "the program ended with status 5: .*\nNothing was charged", []),
-        (["--dryRun", "--output=top"], "", 0, 0, "^of popular/2026, .* users or more in a window\nof spending/", []),
+        (["--dryRun", "--output=top"], "", 0, 0, "^popular/2026: 60.0% of the budget would be used; .*\nspending/", []),
         (["--output=top"], "", 0, 7, "\nthe program ended with status 7", ["failed"] * 2),
         (["--output=killed"], "", 0, 137, "\nthe program ended with signal 9\n", ["failed"] * 2),
         (["--output=again"], "", 0, 0, "^(ledger: resuming .*\n){2}$", ["released"] * 2),
         (["--output=top"], "ana,tea", 5, 1, "^release_id popular/2026", ["released"] * 2),
+        (["--output=again", "--region=south"], "", 0, 1, "^release_id popular/2026 .* with options", ["released"] * 2),
     ):
         (tmp_path / "weekly.csv").write_text(orders)
         how["env"]["EXPANDS"] = str(expands)
@@ -189,7 +190,7 @@ def test_a_java_program_is_charged_once_it_expands_and_tells_its_status(
     (tmp_path / "target/classes").mkdir()
     (tmp_path / "target/classes/WeeklyDrinks.class").write_text("that counts other rows")
     done = subprocess.run([*command, "--output=again"], **how, timeout=60, check=False)
-    assert done.returncode == 1 and re.match("release_id popular/2026 was charged on .* with classes", done.stderr)
+    assert done.returncode == 1 and re.match("release_id popular/2026 was charged on .* with code", done.stderr)
     (tmp_path / "release.key").unlink()
     done = subprocess.run([*command, "--output=again"], **how, timeout=60, check=False)
     assert done.returncode == 1 and re.match("release_key file:.* cannot be read: .*\nNothing was", done.stderr)

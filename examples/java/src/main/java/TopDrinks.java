@@ -138,14 +138,14 @@ public class TopDrinks {
     return found;
   }
 
-  /** Prints, for the operator only, what was dropped, and which windows and groups are only noise. */
+  /** Prints, for the operator only, what was dropped and left, and which windows and groups are only noise. */
   private static void printLosses(MetricQueryResults metrics) {
     for (var kind : List.of(metrics.getCounters(), metrics.getStringSets())) {
       for (var found : kind) {
         String name = found.getName().getName();
-        if (name.matches(".*(unreadable|dropped_rows|of_nothing).*")) {
-          String loud = name.endsWith("of_nothing") ? "ONLY NOISE: " : "dropped: ";
-          System.out.println(loud + found.getKey().stepName() + " " + name + " " + found.getAttempted());
+        if (name.matches(".*(unreadable|dropped_rows|only_rows_left|of_nothing).*")) {
+          String what = name.endsWith("of_nothing") ? "ONLY NOISE: " : name.contains("left") ? "left: " : "dropped: ";
+          System.out.println(what + found.getKey().stepName() + " " + name + " " + found.getAttempted());
         }
       }
     }

@@ -203,13 +203,13 @@ def list_chart(listing: Listing, name: str) -> str:
         return {"numbers": number_of(row), **_bar(row, reach, start, _LENGTH)}
 
     counted = (
-        "Bars are the published counts, which hold noise. A whisker, where there is one, spans the range in "
-        "which the count without noise lies with a probability of at least 95%."
+        f"Bars are the published {listing.counts}s, which hold noise. A whisker, where there is one, spans the range "
+        f"in which the {listing.counts} without noise lies with a probability of at least 95%."
     )
     order = "The items in their places; place 1 is at the top." if listing.ranked else "The items, in no order of rank."
     left_out = f" Only the first {len(rows)} are drawn." if len(rows) < len(listing.rows) else ""
     beside = _LENGTH + 10 + _width("about 1,000,000 ± 100,000") if listing.counted else 0
-    what = "Noisy counts" if listing.counted else "Ranking" if listing.ranked else "Set"
+    what = f"Noisy {listing.counts}s" if listing.counted else "Ranking" if listing.ranked else "Set"
     title = f"{what}, {listing.caption()}{': mostly noise' * bool(listing.noise)}"
     note = title if listing.noise or listing.group is not None else ""
     return rendered(

@@ -807,6 +807,8 @@ def test_amounts_are_told_as_sums() -> None:
         assert "each adds at most 9 to an item." in said and "the sum without noise lies" in said
         assert not re.search("noisy count|counts shown|counts may|count without", said, re.IGNORECASE), said
     assert "What a person has beyond the bounds is in no sum" in told
+    one = rank(ROWS, 3, "oneshot", ITEMS, epsilon=1.0, **amounts | {"period": None}, **NAMES).plot()._repr_html_()
+    assert "Noisy sums" in one and "the sum without noise" in one
     assert ">Noisy sum<" in told and "<dt>an amount is</dt><dd>a value of the column price</dd>" in told
 
 

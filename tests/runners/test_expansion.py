@@ -188,9 +188,13 @@ def test_a_java_program_is_charged_once_it_expands_and_tells_its_status(
         assert [entry.outcome for entry in ledger.read().charges] == outcomes
     (tmp_path / "weekly.csv").write_text("")
     (tmp_path / "target/classes").mkdir()
-    (tmp_path / "target/classes/WeeklyDrinks.class").write_text("that counts other rows")
-    done = subprocess.run([*command, "--output=again"], **how, timeout=60, check=False)
-    assert done.returncode == 1 and re.match("release_id popular/2026 was charged on .* with code", done.stderr)
+    for part in ("target/classes/WeeklyDrinks.class", "parser.jar"):
+        (tmp_path / "target/classpath").write_text(part if part.endswith(".jar") else "")
+        (tmp_path / part).write_text("that counts other rows")
+        done = subprocess.run([*command, "--output=again"], **how, timeout=60, check=False)
+        assert done.returncode == 1 and re.match("release_id popular/2026 was charged on .* with code", done.stderr)
+        (tmp_path / part).unlink()
+    (tmp_path / "target/classpath").write_text("")
     (tmp_path / "release.key").unlink()
     done = subprocess.run([*command, "--output=again"], **how, timeout=60, check=False)
     assert done.returncode == 1 and re.match("release_key file:.* cannot be read: .*\nNothing was", done.stderr)

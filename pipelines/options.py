@@ -14,7 +14,6 @@ from private_topk.pipelines.texts import (
     BY_KIND,
     OneOf,
     columns,
-    correction,
     count,
     delimiter,
     encoding,
@@ -921,9 +920,10 @@ _OWN = (  # of one command each
     ),
     Option(
         "correction",
-        "with {window_end}: publish again over corrected input, as a separate release, which costs budget",
-        correction,
-        "TEXT",
+        "with {window_end}: the period's first, second, ... correction: a separate release over corrected input, which "
+        "costs budget",
+        count,
+        "N",
         commands=("report",),
     ),
     Option("port", "the port to listen at, on this machine only", port, "N", commands=("expansion-service",)),

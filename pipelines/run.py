@@ -164,7 +164,7 @@ def run(
     show_exact_counters: bool = False,
     health: Health | None = None,
     once_checked: Callable[[], object] = lambda: None,
-    in_series: Callable[[], Manifest | None] = lambda: None,
+    in_series: Callable[[], Manifest | None] | None = None,
 ) -> Done:
     """Run a report to its end: that of its input, or of its horizon.
 
@@ -174,7 +174,8 @@ def run(
         health: where the progress of a stream is written, every second.
         show_exact_counters: let the runner show exactly how many rows were dropped, which no epsilon covers.
         once_checked: is called when nothing is in the way, and before anything is charged; may raise InvalidArgument.
-        in_series: the series that this will be in, whose promise is told; None for a run that is one by itself.
+        in_series: the series that this will be in, whose promise is told if it is weak; None where that was told
+            before. By default the run is one by itself.
 
     Raises:
         InvalidArgument: before anything was charged or started.
@@ -184,7 +185,7 @@ def run(
     check(report, launch)
     report.check_rows()
     once_checked()
-    series = in_series() or report.manifest
+    series = report.manifest if in_series is None else in_series()
     files = report.sink.files(report.windows)
     with nullcontext() if report.source.bounded or not files else sole_launcher(files[0]):
         launch.name_after(report.question.release.id)  # not beside a live launcher, whose job would be told to cancel
@@ -227,7 +228,7 @@ class _Running:
             shutil.rmtree(pipeline.local_tempdir, ignore_errors=True)
 
     @contextmanager
-    def charged(self, series: Manifest) -> Iterator[None]:
+    def charged(self, series: Manifest | None) -> Iterator[None]:
         """The charge to the report's account, if it has one, around what is run inside."""
         report, request = self._report, self._request
         if report.question.reason is not None and speaks():
@@ -311,14 +312,16 @@ class _Running:
         return how_it_stands(self._report, self._again, self._before, told)
 
 
-def _told(report: Report, series: Manifest) -> Iterator[str]:
-    """What may not be meant of a report that is about to run, in sentences."""
-    privacy, asked = series.privacy, report.question.asked
+def _told(report: Report, series: Manifest | None) -> Iterator[str]:
+    """What may not be meant of a report that is about to run, in sentences: what stays so, of a series once."""
+    asked = report.question.asked
     yield from padded(domain=asked.domain, groups=asked.groups and asked.groups.labels)
-    if privacy is not None:
-        yield from weak_promise(privacy, series.all_windows)
+    if report.manifest.privacy is not None:
         yield from report.check_stated_groups()
-    yield from zone_told(report)
+    if series is not None:
+        if series.privacy is not None:
+            yield from weak_promise(series.privacy, series.all_windows)
+        yield from zone_told(report)
 
 
 def zone_told(report: Report) -> Iterator[str]:

@@ -17,7 +17,6 @@ from private_topk.transforms.mechanisms.parameters import decimal
 from private_topk.transforms.windows.calendar import time_zone
 
 _LONGEST_NAME = 200
-_LONGEST_CORRECTION = 40
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(inf|infinity|nan)", re.IGNORECASE)
 _RATIO = re.compile(r"[+-]?[0-9]{1,50}/[0-9]{1,50}")
@@ -112,13 +111,6 @@ def report_name(text: str) -> str:
     """A report's name is in release ids and often in paths."""
     if "/" in printable_text(text) or len(text) > _LONGEST_NAME:
         raise ValueError(f"must be a text of at most {_LONGEST_NAME} characters without /")
-    return text
-
-
-def correction(text: str) -> str:
-    """The name of a correction, which becomes part of file names."""
-    if "/" in printable_text(text) or text.startswith(".") or len(text) > _LONGEST_CORRECTION:
-        raise ValueError(f"must be a name of at most {_LONGEST_CORRECTION} characters without / and no . in front")
     return text
 
 

@@ -959,4 +959,4 @@ def _fitting(request: Request, asked: Entry, books: Books, near: Fraction) -> st
     told = number(found)
     told = told if fits(Fraction(told)) else number(found, rounding=ROUND_FLOOR)
     fewer = ", or for fewer windows" if request.windows.number > 1 else ""
-    return f"The same by {asked.mechanism} fits with epsilon {told}: ask for no more{fewer}"
+    return f"The same by {asked.mechanism}, all else as asked, fits with epsilon {told}: ask for no more{fewer}"

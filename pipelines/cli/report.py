@@ -84,7 +84,7 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
         else:
             report.dry_run(number, lambda *found: accepted.append(found))
     if in_lines:
-        unseen = "" if numbers else "; to look at its rows too, give --window-end"
+        unseen = "" if numbers else "; its input is not looked at without --window-end"
         print(f"{arguments.file} is a valid report{unseen}", flush=True)
     for found in accepted:
         with report.pointing():
@@ -106,13 +106,13 @@ def _look(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace)
 def _check(arguments: Namespace) -> None:
     from private_topk.pipelines.cli.publish import check_sign_off
 
+    if arguments.correction is not None and arguments.window_end is None:
+        raise InvalidArgument("correction", "needs {window_end}: a correction replaces one period")
     actions = [name for name in _ASKED if getattr(arguments, name) is not None]
     if len(actions) != 1 and actions != ["window_end", "dry_run"]:
         given = "give one of {window_end}, {missed}, {backfill}, {forget_users} and {dry_run}"
         raise InvalidArgument("", f"{given}; only {{window_end}} goes with {{dry_run}}")
     check_sign_off(arguments)
-    if arguments.correction is not None and arguments.window_end is None:
-        raise InvalidArgument("correction", "needs {window_end}: a correction replaces one period")
     if arguments.until is not None and not (arguments.missed or arguments.backfill):
         raise InvalidArgument("until", "goes with {missed} or {backfill}")
 
@@ -167,11 +167,13 @@ class _Whys:
         of_all: why every call is refused, which is told once.
         unchecked: periods that failed before it was known whether they are published.
         waits: what those wait for whose input has not come.
+        told: the first period that was refused for each reason.
     """
 
     of_all: InvalidArgument | None = None
     unchecked: list[int] = field(default_factory=list)
     waits: list[InputNotReady] = field(default_factory=list)
+    told: dict[str, str] = field(default_factory=dict)
 
 
 def _go_through(report: ScheduledReport, numbers: Sequence[int], arguments: Namespace) -> None:
@@ -265,6 +267,9 @@ def _went(report: ScheduledReport, number: int, of: int, arguments: Namespace, w
             whys.unchecked.append(number)
             return "refused"
         whys.unchecked += [number] * (not checked)
+        first = whys.told.setdefault(str(error), report.words(number))
+        if first != report.words(number) and isinstance(error, InvalidArgument):
+            error = type(error)("", verbatim(f"the same as is said of {first}"))
         status = report_error(error, about=f"private-topk: {report.words(number)}: ")
         return {NOT_YET: "not yet", InvalidArgument.status: "refused"}.get(status, "failed")
 

@@ -7,6 +7,7 @@ input of two releases differs.
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -45,6 +46,8 @@ def manifests_in(place: str) -> list[Manifest]:
     if not manifests:
         remedy = f"give a folder of rankings with their manifests, a ranking, or a file that ends with {MANIFEST}; "
         remedy += f"subfolders are not searched, but for corrections: give each, as {verbatim(place.rstrip('/'))}/*"
+        if os.path.isfile(path):
+            remedy = "bring it back from a copy; without it, open a budget that is smaller by what this may have cost"
         raise InvalidArgument("", f"{verbatim(place)} has no manifest", remedy)
     return manifests
 

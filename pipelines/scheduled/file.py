@@ -173,7 +173,7 @@ class Scheduled:
         """The folder that relative paths in the file start from: the file's own, wherever the command is run."""
         return os.path.dirname(self.document.path)
 
-    def refused(self, error: InvalidArgument, otherwise: str = "", correction: str | None = None) -> InvalidArgument:
+    def refused(self, error: InvalidArgument, otherwise: str = "", correction: object = None) -> InvalidArgument:
         """A refusal at the line of the field that it is about, with the field's name in the file.
 
         Args:
@@ -189,7 +189,7 @@ class Scheduled:
         known = {**self.document.fields, **self.document.places}
         place = next((name for name in places if name in known), (meant or [otherwise])[0])
         where = self.document.error(place, "").rule
-        again = "report name or --correction" if correction is None else "--correction, whose label is new"
+        again = "report name or --correction" if correction is None else "--correction"
         rest = type(error)("", error.rule, error.remedy).shown(
             lambda field: (names | {"release_id": again}).get(field, field)
         )

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from private_topk.pipelines.files import names_in
 from private_topk.pipelines.options import Options, names_a_file
@@ -18,11 +18,12 @@ from private_topk.transforms.windows import Period, WindowBounds
 from private_topk.transforms.windows.period import period_of
 
 CORRECTION = "/correction-"
-"""The part of a release id between the period and the name of a correction."""
+"""The part of a release id between the period and the number of a correction."""
 
 OF_A_CORRECTION = ".correction-"
-"""The part of a file's name between the name of the corrected file and that of the correction."""
+"""The part of a file's name between the name of the corrected file and the number of the correction."""
 
+_NUMBER = re.compile("[1-9][0-9]*")
 _STREAMS = ("kafka://", "pubsub://")
 _APPENDED = (*_STREAMS, "bigquery://")
 
@@ -34,10 +35,10 @@ class Periods:
     twice, or resuming after a crash, publishes the identical ranking and is charged once.
 
     Args:
-        correction: the name of a corrected report: a release of its own, in a place of its own, which costs.
+        correction: which one of a period: a release of its own, in a place of its own, which costs; "*" in a pattern.
     """
 
-    def __init__(self, file: Scheduled, correction: str | None = None) -> None:
+    def __init__(self, file: Scheduled, correction: int | Literal["*"] | None = None) -> None:
         if correction is not None and "window.to_date" in file.values:
             raise InvalidArgument(
                 "correction",
@@ -79,10 +80,10 @@ class Periods:
         remembered = number if REMEMBER in self._file.values else 0
         return [each for each in range(remembered) if each not in self._file.withdrawn]
 
-    def release_id(self, number: int, correction: str | None = "") -> str:
+    def release_id(self, number: int, correction: int | None = 0) -> str:
         period = self._period(number)
         label = WindowBounds(period.start, period.end).label()
-        chosen = self._correction if correction == "" else correction
+        chosen = self._correction if correction == 0 else correction
         return f"{self.name}/{label}" + (f"{CORRECTION}{chosen}" if chosen else "")
 
     def _period(self, number: int) -> Period:
@@ -166,7 +167,7 @@ def _is_stream(place: str | Mapping[str, Any]) -> bool:
     return (place if isinstance(place, str) else place["input"]).startswith(_STREAMS)
 
 
-def corrected_place(output: str, correction: str) -> str:
+def corrected_place(output: str, correction: int | str) -> str:
     """The place of a correction, beside what it corrects: week.correction-1.avro beside week.avro, and in a folder a
     folder of its own. Messages and rows of a table are told apart by their release id.
     """
@@ -178,15 +179,22 @@ def corrected_place(output: str, correction: str) -> str:
     return f"{output.rstrip('/')}/{OF_A_CORRECTION[1:]}{correction}/"
 
 
-def corrections_beside(output: str) -> list[str]:
-    """The names of the corrections that lie beside a place, also where a ranking is lost and its manifest is there."""
+def corrections_beside(output: str) -> list[int]:
+    """The numbers of the corrections beside a place, also where a ranking is lost and its manifest is there."""
     if output.startswith(_APPENDED):
         return []
     before, _, after = corrected_place(output, "\0").partition("\0")
     folder, slash, start = before.rpartition("/")
     ends = ("",) if after == "/" else (after, MANIFEST)
     names = [name for name in names_in(folder + slash or ".") if name.startswith(start)]
-    return sorted({name[len(start) : -len(end) or None] for name in names for end in ends if name.endswith(end)})
+    found = {name[len(start) : -len(end) or None] for name in names for end in ends if name.endswith(end)}
+    return sorted(int(each) for each in found if _NUMBER.fullmatch(each))
+
+
+def correction_of(release_id: str) -> int:
+    """Which correction of its period a release is; 0 for the first publication, and for one that no report draws."""
+    label = release_id.partition(CORRECTION)[2]
+    return int(label) if _NUMBER.fullmatch(label) else 0
 
 
 def now() -> datetime:

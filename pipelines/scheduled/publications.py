@@ -18,7 +18,7 @@ from private_topk.pipelines.release.manifest import MANIFEST, Manifest, Publicat
 from private_topk.pipelines.release.place import Lying, manifest_path, pair_at
 from private_topk.pipelines.release.promise import cost_of_a_window, named
 from private_topk.pipelines.report import sink_for
-from private_topk.pipelines.scheduled.periods import CORRECTION, Periods, corrections_beside, now
+from private_topk.pipelines.scheduled.periods import CORRECTION, Periods, correction_of, corrections_beside, now
 from private_topk.runners import UnknownArgument
 from private_topk.transforms.errors import InvalidArgument, did_you_mean, printable, verbatim
 from private_topk.transforms.mechanisms.cost import Cost
@@ -88,8 +88,8 @@ class Publications(Periods):
     def _named_lost(self, coming: str = "") -> Iterator[str]:
         """The sentence that names lost corrections and their places, if there are any."""
         lost = [each for each in self._lost() if each.release_id != coming]
-        labels = {each.release_id.partition(CORRECTION)[2] for each in lost}
-        corrections = [Periods(self._file, label) for label in sorted(labels)]
+        numbers = {correction_of(each.release_id) for each in lost} - {0}
+        corrections = [Periods(self._file, each) for each in sorted(numbers)]
         ids, ended = {each.release_id for each in lost}, range(self.schedule.ended(now()))
         places = [each.uri(number) for number in ended for each in corrections if each.release_id(number) in ids]
         return named(lost, f"{_LOST}: {', '.join(places)}")
@@ -353,10 +353,13 @@ class Publications(Periods):
             if corrected_by(charge.release_id) == base:
                 costs[charge.release_id] = charge.cost
         charged = {charge.release_id for charge in self._charges()}
+        known = set(charged)
         for place in self._places_of_publications(number):
             manifest = place.pair.manifest
+            known.add(place.release)
             if manifest is None or manifest.privacy is None or corrected_by(place.release) != base:
                 continue
+            known |= {each.release_id for each in manifest.corrects}
             if own in {place.release, *(each.release_id for each in manifest.corrects)}:
                 costs.pop(place.release, None)
             elif place.release in costs or place.release not in charged:
@@ -364,6 +367,10 @@ class Publications(Periods):
         if not costs:
             rule = f"{{correction}} corrects {verbatim(base)}, and nothing tells that it was published"
             raise InvalidArgument("", rule, "publish that period first, or bring its manifest back from a copy")
+        following = 1 + max(correction_of(each) for each in known if corrected_by(each) == base)
+        if own not in known and self._correction != following:
+            rule = f"must be {following}, the next one of this period, got {self._correction}"
+            raise InvalidArgument("correction", rule, "of one that is lost, bring the manifest back from a copy")
         return tuple(starmap(Publication.of, sorted(costs.items())))
 
     def _places_of_publications(self, number: int) -> list[Lying]:
@@ -375,7 +382,7 @@ class Publications(Periods):
         name is one of any period, the ones of which a file is there for this period.
         """
         first = Periods(self._file)
-        named = (Periods(self._file, name) for name in corrections_beside(first.uri(number)))
+        named = (Periods(self._file, each) for each in corrections_beside(first.uri(number)))
         return [first, *(each for each in named if any(map(_is_there, self._files(each, number))))]
 
     def _places(self, periods: Periods, number: int) -> list[Lying]:

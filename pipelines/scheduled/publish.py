@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property
 
 import msgspec
 
@@ -45,6 +45,11 @@ _NEARBY = 4
 
 class ScheduledReport(Publications):
     """The periods of a report file, to be checked and published."""
+
+    @cached_property
+    def _has_told(self) -> bool:
+        """Whether an earlier run has told what stays so of all periods."""
+        return self._newest is not None
 
     unpaid: InvalidArgument | None = None
     """That periods left will be refused, as `prospects` has told."""
@@ -110,9 +115,12 @@ class ScheduledReport(Publications):
             self.tell_lost(self.release_id(number))
 
         def in_series() -> Manifest | None:
-            asked = report.manifest  # of a strong promise nothing is told, and nothing published is read for it
-            if asked.privacy is None or not (report.corrects or weak_promise(asked.privacy, asked.all_windows)):
+            """Of a first publication and of a correction: else cron would mail every time what stays so."""
+            if self._has_told and not report.corrects:
                 return None
+            self._has_told, asked = True, report.manifest
+            if asked.privacy is None or not (report.corrects or weak_promise(asked.privacy, asked.all_windows)):
+                return asked  # strong: nothing published is read for it
             return series_with(report, self._published(), self._charges())
 
         with self.pointing():

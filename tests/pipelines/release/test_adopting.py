@@ -177,15 +177,15 @@ def test_a_report_says_what_its_restored_ledger_lacks(folder: Path, capsys: pyte
     create(url, "--epsilon", "3", "--privacy-unit", "user")
     assert report(folder, "--window-end", "2026-01-12") == 0
     shutil.copy(folder / "budget.db", folder / "backup.db")
-    assert report(folder, "--window-end", "2026-01-12", "--correction", "late") == 0
+    assert report(folder, "--window-end", "2026-01-12", "--correction", "1") == 0
     assert report(folder, "--window-end", "2026-01-19") == 0
     spent, files = Ledger(url).read(), sorted(folder.glob("out/*"))
     shutil.copy(folder / "backup.db", folder / "budget.db")
     adopt = ["budget", "adopt", "--ledger", url, "--dataset", "plays"]
-    first = "weekly/20260105T000000Z--20260112T000000Z/correction-late"
+    first = "weekly/20260105T000000Z--20260112T000000Z/correction-1"
     second = "weekly/20260112T000000Z--20260119T000000Z"
     for lacks, words in {
-        first: (["2026-01-26"], ["2026-01-26", "--dry-run"], ["2026-01-19"], ["2026-01-12", "--correction", "late"]),
+        first: (["2026-01-26"], ["2026-01-26", "--dry-run"], ["2026-01-19"], ["2026-01-12", "--correction", "1"]),
         second: (["2026-01-26"], ["2026-01-19"]),
     }.items():
         before = Ledger(url).read()
@@ -205,7 +205,7 @@ def test_a_report_says_what_its_restored_ledger_lacks(folder: Path, capsys: pyte
         assert "weekly: every call is refused: " in said and f"has no charge of {lacks}, which" in said, said
         assert Ledger(url).read() == before and sorted(folder.glob("out/*")) == files
         if lacks == first:
-            [manifest] = folder.glob("out/*late*.manifest.json")
+            [manifest] = folder.glob("out/*correction-1*.manifest.json")
             assert main([*adopt, str(manifest)]) == 0
     capsys.readouterr()
     assert main([*adopt, str(folder / "out")]) == 0
@@ -219,7 +219,7 @@ def test_a_report_says_what_its_restored_ledger_lacks(folder: Path, capsys: pyte
     assert json.loads(capsys.readouterr().out)["adopted"] == []
     assert report(folder, "--window-end", "2026-01-26") == 2
     assert "3 spent + 1 asked = 4, over 3" in capsys.readouterr().err
-    for done in (["2026-01-12"], ["2026-01-19"], ["2026-01-12", "--correction", "late"]):
+    for done in (["2026-01-12"], ["2026-01-19"], ["2026-01-12", "--correction", "1"]):
         assert report(folder, "--window-end", *done) == 0, "it is published: nothing is to be done"
     assert Ledger(url).read() == there and sorted(folder.glob("out/*")) == files
 
@@ -310,6 +310,7 @@ def test_only_what_can_be_charged_to_the_dataset_is_adopted(
     (tmp_path / "above" / "below").mkdir(parents=True)
     (tmp_path / "above" / "below" / "good.manifest.json").write_bytes(published(question).encode())
     (tmp_path / "none.manifest.json").write_text("{}")
+    (tmp_path / "bare.csv").touch()
     Ledger(URL).create(Budget.of("plays", 1))
     for name, said in {
         "other": "--dataset of other is songs, got plays",
@@ -323,10 +324,11 @@ def test_only_what_can_be_charged_to_the_dataset_is_adopted(
         "when": "when.manifest.json contradicts itself",
         "none": "none.manifest.json is no manifest of a ranking",
         "missing": "missing has no manifest",
+        "bare.csv": "bare.csv has no manifest: bring it back from a copy; without it, open a budget that is smaller by",
         "above": "above has no manifest: give a folder of rankings with their manifests, a ranking, or a file that "
         "ends with .manifest.json; subfolders are not searched, but for corrections: give each, as above/*",
     }.items():
-        one = f"{name}.manifest.json" if name not in ("missing", "above") else name
+        one = f"{name}.manifest.json" if name not in ("missing", "bare.csv", "above") else name
         assert main(["budget", "adopt", "good.manifest.json", one, *with_ledger(URL)]) == 2
         assert said in capsys.readouterr().err
         assert Ledger(URL).read().charges == [], name

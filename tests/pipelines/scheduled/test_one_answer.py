@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import sqlite3
 from fractions import Fraction
 from itertools import product
@@ -628,21 +629,21 @@ def test_a_correction_is_a_publication_of_its_own(folder: Path) -> None:
     before = all_files(folder)
     base = "weekly/20260105T000000Z--20260112T000000Z"
     said = f"budget would be used; the rows are those of {base}, so only the noise and what is asked otherwise"
-    assert said in called(folder, *FIRST, "--correction", "late rows", "--dry-run").out
+    assert said in called(folder, *FIRST, "--correction", "1", "--dry-run").out
     with open(folder / "rows.csv", "a") as sink:
         sink.write("late,item 1,2026-01-06\n")
-    assert "the rows are those" not in called(folder, *FIRST, "--correction", "late rows", "--dry-run").out
-    assert report(folder, *FIRST, "--correction", "late rows") == 0
+    assert "the rows are those" not in called(folder, *FIRST, "--correction", "1", "--dry-run").out
+    assert report(folder, *FIRST, "--correction", "1") == 0
     after = all_files(folder)
     assert {name: after[name] for name in before} == before
-    corrected = "weekly-2026-01-05.correction-late rows"
+    corrected = "weekly-2026-01-05.correction-1"
     assert set(after) - set(before) == {f"{corrected}.csv", f"{corrected}.manifest.json"}
     manifest = json.loads(after[f"{corrected}.manifest.json"])
-    assert manifest["report"] == f"{base}/correction-late rows"
+    assert manifest["report"] == f"{base}/correction-1"
     zcdp = {"rho": manifest["zcdp_of_a_window"]["rho"], "delta": 0.0}
     assert manifest["corrects"] == [{"report": base, "epsilon": 1.0, "delta": 0.0, "zcdp": zcdp}]
-    assert charges(folder) == [("", "released"), ("correction-late rows", "released")]
-    for words in (("--backfill", "--until", "2026-01-12"), (*FIRST, "--correction", "late rows")):
+    assert charges(folder) == [("", "released"), ("correction-1", "released")]
+    for words in (("--backfill", "--until", "2026-01-12"), (*FIRST, "--correction", "1")):
         assert report(folder, *words) == 0, "neither is published again"
     assert all_files(folder) == after and len(charges(folder)) == 2
     shown = read_published(str(folder / "out"))
@@ -652,18 +653,16 @@ def test_a_correction_is_a_publication_of_its_own(folder: Path) -> None:
     said = " ".join("\n".join(in_text(shown)).split())
     assert "Published more than once: the window of 2026-01-05 (2 times). The last is shown, and all of these" in said
     rows = (folder / "rows.csv").rename(folder / "moved.csv")
-    assert report(folder, *FIRST, "--correction", "late rows") == 0, "rows that are gone are no others"
+    assert report(folder, *FIRST, "--correction", "1") == 0, "rows that are gone are no others"
     (folder / "rows.csv").write_text(rows.read_text() + "later,item 1,2026-01-06\n")
     for words in ((), ("--dry-run",)):
-        said = called(folder, *FIRST, "--correction", "late rows", *words, status=2).err
-        assert "for other input" in said and "or take another --correction, whose label is new, which costs" in said, (
-            said
-        )
+        said = called(folder, *FIRST, "--correction", "1", *words, status=2).err
+        assert "for other input" in said and "or take another --correction, which costs" in said, said
     assert report(folder, *FIRST) == 0 and len(charges(folder)) == 2
     rows.rename(folder / "rows.csv")
     for file in (f"{corrected}.csv", f"{corrected}.manifest.json"):
         (folder / "out" / file).unlink()
-    assert report(folder, *FIRST, "--correction", "late rows") == 0
+    assert report(folder, *FIRST, "--correction", "1") == 0
     assert all_files(folder)[f"{corrected}.csv"] == after[f"{corrected}.csv"] and len(charges(folder)) == 2
 
 
@@ -683,12 +682,32 @@ def test_a_call_says_what_its_dry_run_does_before_its_charge(folder: Path) -> No
         dry = called(folder, *asked, "--dry-run").out
         real = command("report", folder / "weekly.yaml", *asked).err
         for said in (dry, real):
-            assert re.findall(r"Epsilon (\S+) is a weak promise", said) == [str(epsilon)], said
+            told = [str(epsilon)] if said is dry or same else []  # which a scheduler would mail every week
+            assert re.findall(r"Epsilon (\S+) is a weak promise", said) == told, said
             assert said.count(f"{same}, so only the noise and what is asked otherwise will differ") == bool(same)
         assert real.index(f"ledger: {same}") < real.index("charged")
     with open(folder / "rows.csv", "a") as sink:
         sink.write("late,item 1,2026-01-06\n")
     assert "the rows are those" not in called(folder, *FIRST, "--correction", "3").err
+
+
+def test_corrections_are_numbered_in_their_order(folder: Path) -> None:
+    """So that a slip of the finger draws none; with a ledger, and without one by what lies there."""
+    charged = CHARGED.replace("epsilon: 1", "epsilon: 0.5")
+    for text in (charged, charged.partition("ledger:")[0]):
+        (folder / "weekly.yaml").write_text(text)
+        shutil.rmtree(folder / "out", ignore_errors=True)
+        assert report(folder, *FIRST) == 0
+        for known, slips in ((0, ("2", "11")), (1, ("3", "11")), (2, ("4", "11"))):
+            for slip, words in product(slips, ((), ("--dry-run",))):
+                said = called(folder, *FIRST, "--correction", slip, *words, status=2).err
+                assert f"--correction must be {known + 1}, the next one of this period, got {slip}: " in said
+            if known < 2:
+                assert report(folder, *FIRST, "--correction", str(known + 1)) == 0
+        (folder / "out" / "weekly-2026-01-05.correction-1.csv").unlink()
+        assert report(folder, *FIRST, "--correction", "1") == 0, "drawn again"
+    for wrong in ("late", "0", "-1"):
+        assert "must be a whole number" in called(folder, *FIRST, "--correction", wrong, status=2).err
 
 
 def test_a_correction_is_judged_by_earlier_periods_and_says_what_it_asks_otherwise(folder: Path) -> None:
@@ -698,7 +717,7 @@ def test_a_correction_is_judged_by_earlier_periods_and_says_what_it_asks_otherwi
     text = CHARGED.partition("ledger:")[0].replace("horizon: 4", "horizon: 6")
     text = text.replace("epsilon: 1", "epsilon: 9\n  publish_counts: 3\n  privacy_unit: user")
     (folder / "weekly.yaml").write_text(text)
-    for words in (FIRST, SECOND, (*FIRST, "--correction", "late"), (*FIRST, "--correction", "again")):
+    for words in (FIRST, SECOND, (*FIRST, "--correction", "1"), (*FIRST, "--correction", "2")):
         assert report(folder, *words) == 0
     (folder / "weekly.yaml").write_text(text.replace("k: 3", "k: 2"))
 
@@ -707,26 +726,26 @@ def test_a_correction_is_judged_by_earlier_periods_and_says_what_it_asks_otherwi
         return found
 
     base = "weekly/20260105T000000Z--20260112T000000Z"
-    found = told(*FIRST, "--correction", "third")
+    found = told(*FIRST, "--correction", "3")
     assert found["recall"].startswith("unknown: no earlier ranking has noisy counts")
-    changed = f"{base}/correction-again was published with k 3 (now 2): `show` marks where that changed"
+    changed = f"{base}/correction-2 was published with k 3 (now 2): `show` marks where that changed"
     assert found["series"] == changed
     rises = "epsilon 18 for one user's rows in all windows, and epsilon 16 without this run"
     assert found["privacy"].startswith(f"{rises}; basic composition over 6 ")
     weak = "Epsilon 18 is a weak promise, a factor above 100: people who already know much may learn much from what is "
     assert found["privacy"].endswith(f"over 3 corrections: epsilon 2 each. {weak}published.")
     assert told()["series"].endswith("was published with k 3 (now 2): `show` marks where that changed")
-    assert "weekly-2026-01-05.correction-again.csv" in told(*SECOND, "--correction", "1")["recall"]
+    assert "weekly-2026-01-05.correction-2.csv" in told(*SECOND, "--correction", "1")["recall"]
     assert "weekly-2026-01-12.csv" in (third := told("--window-end", "2026-01-26"))["recall"]
     assert third["privacy"].startswith("epsilon 16 for one user's rows in all windows")
     assert third["privacy"].endswith(f"over 2 corrections: epsilon 2 each. {weak.replace('18', '16')}published.")
     (folder / "out" / "weekly-2026-01-12.csv").unlink()
-    assert "weekly-2026-01-05.correction-again.csv" in told("--window-end", "2026-01-26")["recall"]
-    assert changed in called(folder, *FIRST, "--correction", "third").err
-    assert "without this run" not in told(*FIRST, "--correction", "third")["privacy"], "it has run"
-    whole = told(*FIRST, "--correction", "fourth")["privacy"]
-    (folder / "out" / "weekly-2026-01-05.correction-third.csv").unlink()
-    assert told(*FIRST, "--correction", "fourth")["privacy"] == whole, "its manifest is there"
+    assert "weekly-2026-01-05.correction-2.csv" in told("--window-end", "2026-01-26")["recall"]
+    assert changed in called(folder, *FIRST, "--correction", "3").err
+    assert "without this run" not in told(*FIRST, "--correction", "3")["privacy"], "it has run"
+    whole = told(*FIRST, "--correction", "4")["privacy"]
+    (folder / "out" / "weekly-2026-01-05.correction-3.csv").unlink()
+    assert told(*FIRST, "--correction", "4")["privacy"] == whole, "its manifest is there"
 
 
 @pytest.mark.parametrize("name", ["peeling", "gaussian"])
@@ -913,7 +932,8 @@ def test_a_rotated_key_draws_no_old_period_again(folder: Path) -> None:
     assert second.endswith("missed")
     (folder / "key").unlink()
     said = called(folder, "--missed", "--until", "2026-01-19", status=2).err
-    assert said.count("weekly.yaml:") == said.count(f"{folder}/weekly.yaml:15: release_key") == 2, said
+    assert said.count("weekly.yaml:") == said.count(f"{folder}/weekly.yaml:15: release_key") == 1, said
+    assert said.count("2026-01-12 to 2026-01-19: the same as is said of 2026-01-05 to 2026-01-12\n") == 1, said
 
 
 def test_another_horizon_in_mid_series_is_told(folder: Path) -> None:

@@ -14,7 +14,7 @@ from tests.pipelines.support import WEEKLY
 
 
 def periods(
-    folder: Path, correction: str | None = None, input: str = "rows.csv", output: str = "{start}.csv"
+    folder: Path, correction: int | None = None, input: str = "rows.csv", output: str = "{start}.csv"
 ) -> Periods:
     text = WEEKLY.replace("rows.csv", input).replace("out/{report}-{start}.csv", f"'{output}'")
     (folder / "weekly.yaml").write_text(text)
@@ -27,7 +27,7 @@ def test_a_period_asks_for_its_own_rows_and_place(tmp_path: Path) -> None:
     assert asked["output"] == f"{tmp_path}/2026-01-12.csv"
     assert asked["release_id"] == "weekly/20260112T000000Z--20260119T000000Z"
     assert (asked["period_from"].day, asked["period_to"].day) == (12, 19)
-    assert periods(tmp_path, "late rows").options(1)["release_id"].endswith("Z/correction-late rows")
+    assert periods(tmp_path, 1).options(1)["release_id"].endswith("Z/correction-1")
 
 
 def test_folders_named_by_a_key_are_taken_from_the_files_own_folder(tmp_path: Path) -> None:

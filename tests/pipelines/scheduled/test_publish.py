@@ -81,6 +81,20 @@ def test_another_ending_in_mid_horizon_is_refused_with_its_reason(folder: Path, 
     assert report(folder, "--window-end", "2026-01-19") == 0
 
 
+def test_what_holds_of_all_periods_of_a_backfill_is_told_once(folder: Path) -> None:
+    """A weak promise, also by the next call; and why several are refused, with the first of them."""
+    text = CHARGED.replace("epsilon: 1", "epsilon: 48\n  privacy_unit: user").replace("dataset: plays", "dataset: year")
+    (folder / "weekly.yaml").write_text(text)
+    words = f"budget create --ledger sqlite:///{folder}/budget.db --dataset year --epsilon 24 --privacy-unit user"
+    assert main(words.split()) == 0
+    first, second = "2026-01-19 to 2026-01-26", "2026-01-26 to 2026-02-02"
+    said = called(folder, "--backfill", "--quiet", status=2).err
+    assert len(outputs(folder)) == 2 and said.count("is a weak promise") == 1, said
+    assert f"private-topk: {first}: " in said and "24 spent + 12 asked = 36, over 24" in said, said
+    assert f"private-topk: {second}: the same as is said of {first}\n" in said and said.count("= 36, over") == 1, said
+    assert "weak promise" not in called(folder, "--backfill", "--quiet", status=2).err
+
+
 def test_a_signal_in_a_backfill_tells_what_the_call_had_published(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,7 +239,10 @@ def test_noise_is_forecast_for_each_period_and_only_for_rows_that_are_there(fold
     waits += " input may still be on its way: nothing was done; call it again\n"
     assert called(folder, *late, status=3)[1:] == ("", waits), "one line, and no warning at every call"
     loud = command("report", folder / "weekly.yaml", *late)
-    assert loud.err.count("_SUCCESS is not there yet") == 3 and loud.out.count("backfill, period") == 3
+    assert [loud.err.count(text) for text in ("_SUCCESS is not there yet", "the same as is said of")] == [
+        1,
+        2,
+    ] and loud.out.count("backfill, period") == 3
     (folder / "_SUCCESS").touch()
     said = command("report", folder / "weekly.yaml", *late).err
     named = re.findall("^weekly, (.*) to .*: close to noise", said, re.M)
@@ -533,7 +550,7 @@ def test_the_budget_that_is_asked_for_pays_for_the_horizon(mechanism: str, budge
     if mechanism == "joint":
         assert (
             "adding up epsilon: 2 spent + 1 asked = 3, over 2"
-            in called(folder, "--window-end", ends[0], "--correction", "one too many", status=2).err
+            in called(folder, "--window-end", ends[0], "--correction", "1", status=2).err
         )
 
 
@@ -590,7 +607,7 @@ def test_a_check_reads_the_lists(folder: Path, name: str, content: str | None, m
     for absent in ("key", "rows.csv"):
         (folder / absent).unlink()
     said = called(folder, "--dry-run").out
-    assert "a valid report; to look at its rows too, give --window-end\n" in said
+    assert "a valid report; its input is not looked at without --window-end\n" in said
     absent = f"file:{folder}/key cannot be read: No such file or directory"
     assert re.search(rf"^key +{absent}, so not checked: whether a run can read it$", said, re.MULTILINE), said
     (folder / "key").write_text("7 bytes")

@@ -39,7 +39,7 @@ from private_topk.pipelines.report import Report, held_by
 from private_topk.pipelines.run import run
 from private_topk.pipelines.show.charts import Picture, bump_chart, has_places, list_chart
 from private_topk.pipelines.show.page import page, snippet
-from private_topk.pipelines.show.published import PublishedReport
+from private_topk.pipelines.show.published import PublishedReport, titled
 from private_topk.pipelines.show.reading import read_published
 from private_topk.pipelines.show.templates import STYLE
 from private_topk.pipelines.sinks import ToFile
@@ -277,6 +277,7 @@ class Rankings:
     table: pa.Table = field(repr=False)
     manifest: Manifest = field(repr=False)
     _read: PublishedReport | None = field(default=None, repr=False)
+    _titles: Mapping[tuple[str, ...], str] | None = field(default=None, repr=False)
 
     @classmethod
     @by_signature
@@ -389,6 +390,22 @@ class Rankings:
         raise InvalidArgument("plot", f"has nothing to draw: {why}", "print the rankings")
 
     @by_signature
+    def titled(self, titles: Mapping[Any, str]) -> Rankings:
+        """The same rankings with titles for items where they are printed, plotted or a page; rows and files keep items.
+
+        Args:
+            titles: of an item; what has none, or one that others have too, keeps its own name. Those of a frame are
+                `dict(zip(books["id"], books["title"]))`.
+
+        Raises:
+            InvalidArgument: `titles` is no mapping to texts.
+        """
+        if not isinstance(titles, Mapping) or not all(isinstance(title, str) for title in titles.values()):
+            raise InvalidArgument("titles", "must be a dict of items to texts", "of a frame, dict(zip(ids, titles))")
+        named = {tuple(map(str, item if isinstance(item, tuple) else (item,))): title for item, title in titles.items()}
+        return replace(self, _titles=named)
+
+    @by_signature
     def html(self, title: str = "") -> str:
         """A page that stands alone, to be passed on. The `title` says what is ranked.
 
@@ -418,7 +435,8 @@ class Rankings:
 
     def report(self) -> PublishedReport:
         """The rankings as a report that can be shown."""
-        return self._read or PublishedReport(self.to_rows(), self.manifest)
+        report = self._read or PublishedReport(self.to_rows(), self.manifest)
+        return report if self._titles is None else titled(report, self._titles)
 
     def __str__(self) -> str:
         from private_topk.pipelines.show.words import in_text

@@ -118,21 +118,15 @@ def _manifest(report: PublishedReport) -> dict[str, Any] | None:
 
 
 def _titled(report: PublishedReport, arguments: Namespace) -> PublishedReport:
-    """The report with its items by their titles; what has none, or one that others have too, keeps its own name."""
-    from private_topk.pipelines.release.formats import columns_in, label_in
-    from private_topk.pipelines.show.published import with_item
+    """The report with its items by the titles in a table."""
+    from private_topk.pipelines.release.formats import columns_in
+    from private_topk.pipelines.show.published import titled
     from private_topk.pipelines.sources.domain import read_titles
 
     names = columns_in(report.rows[0])[1] if report.rows else ("item",)
     of_rows = (report.manifest and report.manifest.columns or {}).get("item", names)  # by whose name lists are read too
     titles = read_titles(arguments.item_titles, arguments.item_column or of_rows, arguments.title_column or "title")
-    return replace(
-        report,
-        rows=[
-            with_item(row, titles.get(tuple(str(row[name]) for name in names), label_in(row, names)))
-            for row in report.rows
-        ],
-    )
+    return titled(report, titles)
 
 
 def _of_group(report: PublishedReport, group: str) -> PublishedReport:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -13,7 +14,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from private_topk.pipelines.budget.accounting import Entry
-from private_topk.pipelines.release.formats import as_text, columns_in, group_of, item_of
+from private_topk.pipelines.release.formats import as_text, columns_in, group_of, item_of, label_in
 from private_topk.pipelines.release.manifest import Manifest, Window
 from private_topk.pipelines.release.promise import not_corrected
 from private_topk.pipelines.show import certainty, noise
@@ -128,7 +129,11 @@ class Listing(NamedTuple):
 
     @property
     def bias(self) -> str:
-        """That the counts are too high, where they are, and may be nothing but noise."""
+        """That the counts are too high, where they are, and what noise alone may have shown.
+
+        All ranges of such counts hold together, with 95%, and no item that is not shown has a larger noisy count than
+        the last one: so what is above that by more than two ranges has a larger count than all but those shown.
+        """
         if not self.helped or not self.counted:
             return ""
         told = f"These {self.counts}s are too high on average: noise has helped the items shown to be shown."
@@ -138,7 +143,19 @@ class Listing(NamedTuple):
         elif low and self.ranked:  # the last ones, as these counts are in order
             ranks = f"of rank {low[0]} reaches" if len(low) == 1 else f"of ranks {low[0]} to {low[-1]} reach"
             told += f" The range{'s' * (len(low) > 1)} {ranks} down to 0: noise alone may show what stands there."
+        if len(low) < len(self.rows) != (self._listed or 0) and self.ranked:
+            above = self._counts[-1] + 2 * max(row["noise_95"] for row in self.rows)
+            sure = sum(count > above for count in self._counts)
+            few = {0: "no rank surely belongs", 1: "rank 1 surely belongs"}
+            surely = few.get(sure, f"ranks 1 to {sure} surely belong")
+            told += f" By these {self.counts}s {surely} to the true top {len(self.rows)} (95% confidence)"
+            told += "; others may." if sure else ", though all may."
         return told
+
+    @property
+    def _listed(self) -> int | None:
+        """How many items there were to choose from, where a manifest tells."""
+        return self.manifest.domain.number if self.manifest and self.manifest.domain else None
 
     @property
     def noise(self) -> str:
@@ -365,6 +382,19 @@ class PublishedReport:
     def zone(self) -> str:
         """The time zone in which days begin and moments are shown."""
         return (None if self.manifest is None else self.manifest.time_zone) or "UTC"
+
+
+def titled(report: PublishedReport, titles: Mapping[tuple[str, ...], str]) -> PublishedReport:
+    """A report with items by their titles; what has none, or one that others have too, keeps its own name.
+
+    Args:
+        titles: of an item by what each of its columns has.
+    """
+    names = columns_in(report.rows[0])[1] if report.rows else ("item",)
+    times = Counter(titles.values())
+    alone = {item: title for item, title in titles.items() if title and times[title] == 1}
+    shown = (alone.get(tuple(str(row[name]) for name in names), label_in(row, names)) for row in report.rows)
+    return replace(report, rows=[with_item(row, item) for row, item in zip(report.rows, shown, strict=True)])
 
 
 def with_item(row: Mapping[str, Any], item: object) -> dict[str, Any]:

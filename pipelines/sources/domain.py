@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import codecs
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -189,9 +188,7 @@ def read_domain_by_group(
 
 
 def read_titles(path: str, column: str | Sequence[str], title_column: str) -> dict[tuple[str, ...], str]:
-    """The titles of the items in a table, by what each of their columns has; none for an item whose title another one
-    has too. Raises InvalidArgument.
-    """
+    """The titles of the items in a table, by what each of their columns has. Raises InvalidArgument."""
     column = names_of("item_column", "", column)
     if not has_columns(path):
         raise InvalidArgument(
@@ -204,9 +201,7 @@ def read_titles(path: str, column: str | Sequence[str], title_column: str) -> di
             raise error.renamed(lambda name: _OF_TITLES.get(name, name)) from None
         raise InvalidArgument("item_titles", error.rule, error.remedy) from None
     named = dict(zip(items.to_pylist(), titles.to_pylist(), strict=True))
-    times = Counter(named.values())
-    alone = ((item, title) for item, title in named.items() if title and times[title] == 1)
-    return {parts_of(item) if len(column) > 1 else (item,): title for item, title in alone}
+    return {parts_of(item) if len(column) > 1 else (item,): title for item, title in named.items()}
 
 
 @contextmanager

@@ -13,10 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from private_topk import Rankings
 from private_topk.pipelines.question import Question
 from private_topk.pipelines.registry import sink_of
 from private_topk.pipelines.report import Report, source_for
 from private_topk.transforms.domain import PublicDomain
+from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import Joint
 from private_topk.transforms.metric import Amounts
 from private_topk.transforms.spec import TopK
@@ -165,6 +167,12 @@ def test_all_that_reads_rankings_takes_both() -> None:
     write(Path("titles.csv"), f"item,title\n{IDS[0]},Amber Avenue\n")
     titled = command("show", integers, "--item-titles", "titles.csv").out
     assert "Amber Avenue" in titled and "-4" in titled
+    read = Rankings.read(integers)
+    named = read.titled({IDS[0]: "Amber Avenue"})
+    assert str(named) in titled and "Amber Avenue" in named.html() and named.to_rows() == read.to_rows()
+    assert read.titled({IDS[0]: "Amber", IDS[1]: "Amber"}).html() == read.html(), "which of them it is cannot be told"
+    with pytest.raises(InvalidArgument, match="titles must be a dict of items to texts"):
+        read.titled({IDS[0]: 1})
     write(Path("plays.csv"), [{**row, "track": row["item"]} for row in ROWS])
     write(Path("titles.csv"), f"track,title\n{IDS[0]},Amber Avenue\n")
     own = published("o.avro", input="plays.csv", item_column="track")  # lists are read by the rows' name of the item

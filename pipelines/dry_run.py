@@ -170,7 +170,7 @@ def _windows(report: Report) -> str:
         return "none: all rows are ranked together, whatever their time"
     first, last = period.window(0), period.window(len(period) - 1)
     ends = when(first.start, last.end, period.zone)
-    rest = when(first.end, last.end, period.zone).partition(" to ")[0]
+    rest = when(first.start, first.end, period.zone).rpartition(" to ")[2]
     told = f"one, {ends}" if len(period) == 1 else f"{len(period):,}, {ends}, the first to {rest}"
     closed = int((period.closing < time.time() * 1e6).sum()) if report.source.closes_by_arrivals else 0
     many = "All" if closed == len(period) else f"{closed:,} of {len(period):,}"

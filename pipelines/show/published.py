@@ -433,12 +433,17 @@ def day_of(moment: datetime, zone: str, hours: bool = False) -> str:
 
 
 def when(start: datetime | None, end: datetime | None, zone: str = "UTC") -> str:
-    """A window as people read it, in local time of a zone; with the offsets from UTC if these differ."""
+    """A window as people read it, in local time of a zone: whole months by name, else with the offsets from UTC if
+    these differ.
+    """
     if start is None or end is None:
         return "All rows"
     local = _zone(zone)
     zone = local.key
     first, last = start.astimezone(local), end.astimezone(local)
+    if all(moment == moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0) for moment in (first, last)):
+        months = dict.fromkeys(f"{each:%B %Y}" for each in (first, last - timedelta(days=1)))
+        return f"{' to '.join(months)} ({zone})"
     minutes = not any(moment.second or moment.microsecond for moment in (first, last))
     shown = [moment.replace(tzinfo=None).isoformat(" ", "minutes" if minutes else "auto") for moment in (first, last)]
     if first.utcoffset() != last.utcoffset():

@@ -279,7 +279,7 @@ def test_titles_know_days_months_and_hours_and_no_sliding_windows() -> None:
     assert titled(*days, slide=timedelta(days=6)).startswith("Top 3, 2025-12-30"), "windows that overlap are no days"
     assert titled(*days[:2]) == "Top 3, 2026-01-05 00:00 to 2026-01-06 00:00 UTC", "as the heading of its window"
     months = [datetime(2026, month, 1, tzinfo=UTC) for month in (1, 2, 3, 4)]
-    assert titled(*months) == "Monthly top 3, 2026-01-01 00:00 to 2026-04-01 00:00 UTC"
+    assert titled(*months) == "Monthly top 3, January 2026 to March 2026 (UTC)"
     hours = [START + timedelta(hours=n) for n in range(3)]
     assert titled(*hours) == "Hourly top 3, 2026-01-05 00:00 to 2026-01-05 02:00 UTC"
 

@@ -150,7 +150,7 @@ def test_what_became_of_counts_and_what_a_window_costs(
 ) -> None:
     words, deployment, _ = signed(asked(**more))
     assert on_the_sheet in words, words
-    bound = " what of a person counts At most 1 items of each person"
+    bound = " what of a person counts One item of each person"
     assert (bound in words) is ("max_items_per_user" in more), words
     told = {0.5: "published too, with pure noise (Laplace or K-norm), for epsilon 0.5 of each ranking"}
     told[0.25] = "published too, with Gaussian noise, for epsilon 0.25 and delta 1e-06 of each ranking"

@@ -37,7 +37,7 @@ class RankRows(beam.PTransform):
             Counters tell what is dropped, and which rankings are of nothing.
 
     Raises:
-        ValueError: an argument breaks its rule.
+        InvalidArgument: an argument breaks its rule.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class RankRows(beam.PTransform):
             # Another release than that of `rank`, so that no charge takes it for what it pays for.
             self._dry = _rank(given, dry_run) if dry_run else None
         except InvalidArgument as refusal:
-            raise ValueError(refusal.shown(_shown)) from None
+            raise InvalidArgument("", literal(refusal.shown(_shown))) from None
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
         fields: list[tuple[str, Any]] = [("window", str), ("rank", _RANK)]
@@ -87,7 +87,7 @@ _OTHERS: dict[str, Any] = {"parameters": dict[str, Any], "period": dict[str, Any
 
 def _rank(given: Mapping[str, Any], dry_run: bool = False) -> PrivateTopK:
     """The transform of parameters, each read by its row of the table; of a dry run under a new id, if any. Raises
-    InvalidArgument, ValueError.
+    InvalidArgument.
     """
     options: dict[str, Any] = {}
     in_period = {f"{_PERIOD}{name}": value for name, value in given.get("period", {}).items()}
@@ -98,7 +98,7 @@ def _rank(given: Mapping[str, Any], dry_run: bool = False) -> PrivateTopK:
             known = [other.removeprefix(_PERIOD) for other in _ROWS if other.startswith(_PERIOD)]
             word = name.removeprefix(_PERIOD)
             remedy = did_you_mean(word, known, f"it has {', '.join(known)}")
-            raise ValueError(f"period has no field {word!r}: {remedy}")
+            raise InvalidArgument("", literal(f"period has no field {word!r}"), literal(remedy))
     named = options.get("release_key"), options.get("release_id") or None
     release = Release.named(named[0]) if dry_run else Release.repeated(*named)
     if ExternalTransform.get_local_namespace() != "external":  # in an expansion service, for another process

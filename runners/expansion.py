@@ -55,8 +55,9 @@ class RankRowsExpansion(ExpansionServiceServicer):
         for option in _WORKERS:  # where the caller's own workers are
             request.pipeline_options.fields.pop(option, None)
         response = super().Expand(request, context)
-        if reason := re.search(r"^[\w.]+: .*", response.error, re.M):  # Beam's error is a traceback, as Java's is
-            response.error = f"{reason[0]}\n{response.error}"
+        if reason := re.search(r"^([\w.]+): (.*)", response.error, re.M):  # Beam's error is a traceback, as Java's is
+            whole = reason[1].endswith(InvalidArgument.__name__)
+            response.error = reason[2] if whole else f"{reason[0]}\n{response.error}"
         return response
 
 

@@ -5,7 +5,8 @@
     seq 400 | awk '{print "u" $1 "," ($1 % 3 ? "tea" : "cake") ",2026-03-0" 2 + $1 % 8 "T09:30:00Z,2.50"}' > weekly.csv
     python charged.py --output=weekly --expansion=localhost:8097 --runner=PortableRunner --jobEndpoint=localhost:8099
 
-Each call first runs the pipeline dry. With --dryRun too it then tells how far noise moves counts, and charges nothing.
+Each call first runs the pipeline dry, and stops where a window would be only noise; with --acceptNoise only where all
+would. With --dryRun it then tells how far noise moves counts, and charges nothing.
 A second call is free and gives the same rankings. The services are as in docs/java.md.
 """
 
@@ -28,7 +29,7 @@ KEY = f"file:{Path('release.key').resolve()}"  # absolute, as of a domain in a f
 ORDERS = Path("weekly.csv")
 DRY = "--dryRun"
 WORDS = [word for word in sys.argv[1:] if word != DRY]
-PLACES = ("--output=", "--expansion=", "--runner=", "--jobEndpoint=")
+PLACES = ("--output=", "--expansion=", "--runner=", "--jobEndpoint=", "--acceptNoise")
 # Other code, and other options of it, may count other rows: its repeat would be another answer.
 CLASSPATH = f"target/classes:{Path('target/classpath').read_text()}"
 PARTS = [Path(part) for part in CLASSPATH.split(":") if part]
@@ -65,7 +66,7 @@ try:
     ]
     receipts = Ledger(LEDGER).charge_all(requests, dry_run=True)
 except ValueError as refusal:  # of the key, of a parameter, or of the ledger
-    sys.exit(f"{refusal}\nNothing was charged")
+    sys.exit(str(refusal))
 
 
 def run(*more: str) -> None:

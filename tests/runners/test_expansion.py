@@ -75,10 +75,10 @@ def test_nothing_else_is_expanded(service: str) -> None:
     """Neither another name, nor a transform that comes pickled and would run on being read."""
     with pytest.raises(RuntimeError, match=r"os\.system. not allowed"):
         _orders(beam.Pipeline()) | _rank(service, "os.system")
-    with pytest.raises(RuntimeError, match=r"^\S+InvalidArgument: there is no argument domian: did you mean domain"):
+    with pytest.raises(RuntimeError, match=r"^there is no argument domian: did you mean domain"):
         _orders(beam.Pipeline()) | _rank(service, domian=["tea"])
     for wrong in {"domain": "drinks.txt"}, {"domain": ["tea"], "release_key": "file:key", "release_id": "a"}:
-        with pytest.raises(RuntimeError, match=r"^\S+ (domain drinks.txt|release_key file:key) would .*absolute path"):
+        with pytest.raises(RuntimeError, match=r"^(domain drinks.txt|release_key file:key) would .*absolute path"):
             _orders(beam.Pipeline()) | _rank(service, **wrong)
     with pytest.raises(RuntimeError, match=f"expands {RANK_ROWS} and nothing else"):
         _orders(beam.Pipeline()) | _rank(service, urn="beam:transform:generic_composite:v1")
@@ -197,7 +197,7 @@ def test_a_java_program_is_charged_once_it_expands_and_tells_its_status(
     (tmp_path / "target/classpath").write_text("")
     (tmp_path / "release.key").unlink()
     done = subprocess.run([*command, "--output=again"], **how, timeout=60, check=False)
-    assert done.returncode == 1 and re.match("release_key file:.* cannot be read: .*\nNothing was", done.stderr)
+    assert done.returncode == 1 and re.match("release_key file:.* cannot be read: ", done.stderr)
 
 
 def test_a_java_program_ends_with_what_charged_it(charged: tuple[list[str], dict[str, Any]], tmp_path: Path) -> None:
@@ -236,8 +236,8 @@ def test_charged_java_rankings_are_those_of_the_requests(java_project: Path, ser
             command = ["javac", "-cp", classpath, "-d", "target/classes", "WeeklyDrinks.java"]
             subprocess.run(command, cwd=java_project, check=True, timeout=300)
 
-        def charged(program: str, top: Path) -> subprocess.CompletedProcess[str]:
-            command = [sys.executable, program, f"--output={top}", *words]
+        def charged(program: str, top: Path, *more: str) -> subprocess.CompletedProcess[str]:
+            command = [sys.executable, program, f"--output={top}", *words, *more]
             return subprocess.run(command, cwd=java_project, capture_output=True, text=True, timeout=600, check=False)
 
         done = charged("typo.py", tmp_path / "none")
@@ -249,22 +249,28 @@ def test_charged_java_rankings_are_those_of_the_requests(java_project: Path, ser
         without_times = re.sub(r"\s+\.apply\(.Times.*\)", "", weekly)
         assert without_times != weekly
         for program, orders, counted in (
-            (weekly, "".join(lines).replace("T", " "), f"operator_only_unreadable_lines {len(lines)}"),
-            (without_times, "".join(lines), f"dropped_rows_outside_the_period {2 * len(ORDERS)}"),
+            (weekly, "".join(lines).replace("T", " "), f"the input: unreadable lines {len(lines)}\n"),
+            (without_times, "".join(lines), f"popular: dropped, outside the period {2 * len(ORDERS)}\n"),
         ):
             compiled(program)
             (java_project / "weekly.csv").write_text(orders)
             done = charged("charged.py", tmp_path / "none")
             assert done.returncode == 1 and counted in done.stdout
-            for name in ("popular", "spending"):
-                assert f"no row of {name} would be ranked" in done.stderr
+            assert "no row of popular, spending would be ranked" in done.stderr
             assert not ledger.read().charges and not list(tmp_path.glob("none*"))
         compiled(weekly)
+        (java_project / "weekly.csv").write_text("".join(line for line in lines if times[1] not in line))
+        done = charged("charged.py", tmp_path / "none")
+        assert done.returncode == 1 and "some of popular, spending would be only noise, as printed" in done.stderr
+        assert "popular: ONLY NOISE in [20260309T000000Z--20260316T000000Z]\n" in done.stdout
+        words += ["--acceptNoise"]
+        assert charged("charged.py", tmp_path / "none", "--dryRun").returncode == 0 and not ledger.read().charges
+        (java_project / "weekly.csv").write_text("".join(lines))
         for top in (tmp_path / "first", tmp_path / "again"):
             done = charged("charged.py", top)
             assert done.returncode == 0, done.stderr[-3000:]
             assert "SEVERE" not in done.stderr
-            assert f"operator_only_unreadable_lines {len(ORDERS)}" in done.stdout
+            assert f"the input: unreadable lines {len(ORDERS)}\n" in done.stdout
             files = [Path(f"{top}-{name}-00000-of-00001") for name in ("popular", "spending")]
             rankings.append([sorted(file.read_text().splitlines()) for file in files])
     assert [len(lines) for lines in rankings[0]] == [6, 6] and rankings[1] == rankings[0]
@@ -300,9 +306,9 @@ def test_java_ranks(
         (tmp_path / "unknown.txt").write_text("soup\n")
         unknown = f'--parameters={{"k": 1, "epsilon": 1, "domain": "{tmp_path}/unknown.txt"}}'
         for more, status, ranking, counter in (
-            ([], 0, ["1,tea", "2,cake"], "dropped: As.rows.* operator_only_unreadable_lines [1-9]"),
-            ([unknown], 0, ["1,soup"], r"ONLY NOISE: .*external0\W.* operator_only_rankings_of_nothing .*\[all\]"),
-            (["--dryRun", unknown], 1, ["1,soup"], r"dropped: .*external0\W.* .*_not_in_domain [1-9]"),
+            ([], 0, ["1,tea", "2,cake"], "the input: unreadable lines [1-9]"),
+            ([unknown], 0, ["1,soup"], r"the drinks: ONLY NOISE in \[all\]"),
+            (["--dryRun", unknown], 1, ["1,soup"], "the drinks: dropped, not in domain [1-9]"),
         ):
             command = ["java", "-cp", classpath, "TopDrinks", *words, *more]
             done = subprocess.run(command, cwd=java_project, capture_output=True, text=True, timeout=600, check=False)

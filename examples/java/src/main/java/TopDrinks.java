@@ -10,10 +10,12 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeoutException;
 import java.util.logging.Logger;
+import java.util.regex.Pattern;
 import org.apache.beam.fn.harness.ExternalWorkerService;
 import org.apache.beam.sdk.Pipeline;
 import org.apache.beam.sdk.PipelineResult;
@@ -21,7 +23,9 @@ import org.apache.beam.sdk.PipelineResult.State;
 import org.apache.beam.sdk.extensions.python.PythonExternalTransform;
 import org.apache.beam.sdk.io.TextIO;
 import org.apache.beam.sdk.metrics.Counter;
+import org.apache.beam.sdk.metrics.MetricKey;
 import org.apache.beam.sdk.metrics.MetricQueryResults;
+import org.apache.beam.sdk.metrics.MetricResult;
 import org.apache.beam.sdk.metrics.Metrics;
 import org.apache.beam.sdk.options.Description;
 import org.apache.beam.sdk.options.ExperimentalOptions;
@@ -67,6 +71,11 @@ public class TopDrinks {
     boolean getDryRun();
 
     void setDryRun(boolean dryRun);
+
+    @Description("Let a dry run end well though some windows or groups have no rows, and would be only noise")
+    boolean getAcceptNoise();
+
+    void setAcceptNoise(boolean accept);
   }
 
   private static final Schema ORDER =
@@ -75,6 +84,8 @@ public class TopDrinks {
   // What Beam leaves open after a good job, gRPC tells in 40 lines of SEVERE. A level would not outlive Beam's workers.
   private static final Logger FORGOTTEN_CHANNELS =
       Logger.getLogger("org.apache.beam.vendor.grpc.v1p69p0.io.grpc.internal.ManagedChannelOrphanWrapper");
+
+  private static final Pattern NUMBER = Pattern.compile("external(\\d+)\\W");
 
   private static final Counter UNREADABLE = Metrics.counter("orders", "operator_only_unreadable_lines");
 
@@ -90,7 +101,7 @@ public class TopDrinks {
     run(pipeline(args), "the drinks");
   }
 
-  /** Ends with status 1 if the job was not done, or of a dry run if one of the rankings, in their order, has no row. */
+  /** Ends with status 1 if the job was not done, or of a dry run if a ranking or a part of it would be only noise. */
   static void run(Pipeline pipeline, Object... rankings) throws Exception {
     var options = pipeline.getOptions().as(Options.class);
     var result = pipeline.run();
@@ -100,13 +111,19 @@ public class TopDrinks {
       System.exit(1);
     }
     var metrics = result.metrics().allMetrics();
-    printLosses(metrics);
-    var refused = options.getDryRun() ? numbers(metrics, "operator_only_workers_that_drew") : new TreeSet<Integer>();
-    refused.removeAll(numbers(metrics, "operator_only_workers_with_rows_left"));
-    for (int number : refused) {
-      System.err.println("no row of " + rankings[number] + " would be ranked: nothing but noise");
+    var noise = printLosses(metrics, rankings);
+    var refused = named(metrics.getCounters(), "operator_only_workers_that_drew", rankings);
+    refused.removeAll(named(metrics.getCounters(), "operator_only_workers_with_rows_left", rankings));
+    noise.removeAll(refused);
+    boolean some = options.getDryRun() && !noise.isEmpty() && !options.getAcceptNoise();
+    boolean all = options.getDryRun() && !refused.isEmpty();
+    if (all) {
+      System.err.println("no row of " + String.join(", ", refused) + " would be ranked: nothing but noise");
     }
-    System.exit(refused.isEmpty() ? 0 : 1); // the worker's server has threads of its own
+    if (some) {
+      System.err.println("some of " + String.join(", ", noise) + " would be only noise, as printed: --acceptNoise lets it");
+    }
+    System.exit(all || some ? 1 : 0); // the worker's server has threads of its own
   }
 
   /** How a job ended. It is cancelled where the expansion service has ended, which a runner may not tell. */
@@ -127,28 +144,50 @@ public class TopDrinks {
     }
   }
 
-  /** The numbers of the rankings that have a counter, from 0. */
-  private static Set<Integer> numbers(MetricQueryResults metrics, String counter) {
-    var found = new TreeSet<Integer>();
-    for (var each : metrics.getCounters()) {
-      if (each.getName().getName().equals(counter)) {
-        found.add(Integer.valueOf(each.getKey().stepName().replaceAll(".*external(\\d+)\\W.*", "$1")));
+  /** The rankings that have a counter. */
+  private static Set<String> named(Iterable<MetricResult<Long>> counters, String name, Object... rankings) {
+    var found = new TreeSet<String>();
+    for (var each : counters) {
+      if (each.getName().getName().equals(name)) {
+        found.add(ranking(each.getKey(), rankings));
       }
     }
     return found;
   }
 
-  /** Prints, for the operator only, what was dropped and left, and which windows and groups are only noise. */
-  private static void printLosses(MetricQueryResults metrics) {
-    for (var kind : List.of(metrics.getCounters(), metrics.getStringSets())) {
-      for (var found : kind) {
-        String name = found.getName().getName();
-        if (name.matches(".*(unreadable|dropped_rows|only_rows_left|of_nothing).*")) {
-          String what = name.endsWith("of_nothing") ? "ONLY NOISE: " : name.contains("left") ? "left: " : "dropped: ";
-          System.out.println(what + found.getKey().stepName() + " " + name + " " + found.getAttempted());
-        }
+  /** The ranking that a metric is of, by the number of its RankRows. */
+  private static String ranking(MetricKey key, Object... rankings) {
+    var found = NUMBER.matcher(key.stepName());
+    if (!found.find()) {
+      return "the input";
+    }
+    int number = Integer.parseInt(found.group(1));
+    return number < rankings.length ? rankings[number].toString() : "external" + number; // of a second pipeline
+  }
+
+  /**
+   * Prints, for the operator only, what was dropped and left, and which windows and groups are only noise. Returns the
+   * rankings of these. Some runners have a number twice, of which the larger one counts.
+   */
+  private static Set<String> printLosses(MetricQueryResults metrics, Object... rankings) {
+    var told = new TreeMap<String, Long>();
+    for (var each : metrics.getCounters()) {
+      String name = each.getName().getName();
+      if (name.matches(".*(unreadable|dropped_rows|only_rows_left).*")) {
+        String what = name.replace("operator_only_", "").replace("dropped_rows_", "dropped, ").replace('_', ' ');
+        told.merge(ranking(each.getKey(), rankings) + ": " + what, each.getAttempted(), Math::max);
       }
     }
+    told.forEach((what, rows) -> System.out.println(what + " " + rows));
+    var noise = new TreeMap<String, Set<String>>();
+    for (var each : metrics.getStringSets()) {
+      if (each.getName().getName().endsWith("rankings_of_nothing")) {
+        var windows = noise.computeIfAbsent(ranking(each.getKey(), rankings), name -> new TreeSet<>());
+        windows.addAll(each.getAttempted().getStringSet());
+      }
+    }
+    noise.forEach((ranking, windows) -> System.out.println(ranking + ": ONLY NOISE in " + windows));
+    return noise.keySet();
   }
 
   /** What was read of a line, if anything: one person's line must not end a job that is paid for. */

@@ -1,4 +1,4 @@
-"""The page on cleaning reads times and users as a run does."""
+"""The example that cleans rows reads times and users as a run does."""
 
 from __future__ import annotations
 
@@ -24,14 +24,12 @@ from tests.documents.reading import ROOT
 
 @pytest.fixture(scope="module")
 def page() -> dict[str, Any]:
-    """The names that the page defines, up to where it reads files."""
+    """The names that the example defines, up to where it reads files."""
     return defined(lambda script: script)
 
 
 def script_of() -> str:
-    found = re.search(r"```python\n(import csv\n.*?)```", (ROOT / "docs/cleaning.md").read_text("utf-8"), re.S)
-    assert found
-    return found[1]
+    return (ROOT / "examples/prepare.py").read_text("utf-8")
 
 
 def defined(changed: Callable[[str], str]) -> dict[str, Any]:
@@ -91,8 +89,8 @@ MENU = "item\ntea\ncaf\u00e9\nStra\u00dfe\n"
 def cleaned(
     folder: Path, files: Mapping[str, bytes], *inputs: str, names: str = "", known: float = 0
 ) -> subprocess.CompletedProcess[str]:
-    """The page, run over such files: CSV of DE in Latin-1 if nothing else is said."""
-    only = f"INPUTS = [({'), ('.join(inputs or [LATIN])})]"
+    """The example, run over such files: CSV of DE in Latin-1 if nothing else is said."""
+    only = f"INPUTS = [Input({'), Input('.join(inputs or [LATIN])})]"
     script = re.sub(r"^INPUTS = \[\n.*?^\]$", lambda _: only, script_of(), flags=re.M | re.S)
     for old, new in (
         ("TITLES = 400", "TITLES = 3"),
@@ -385,3 +383,11 @@ def test_amounts_with_decimal_commas(tmp_path: Path) -> None:
     assert as_numbers(rows["minutes"].to_arrow()).to_pylist() == [1250.5, 3, None]
     kept = re.search(r"^kept = .*\.select\((.*)\)$", script_of(), re.M)
     assert kept and eval(f"[{kept[1]}]", page)[-2:] == ["country", "minutes"]
+
+
+def test_titles_that_are_counted_together_are_named(tmp_path: Path) -> None:
+    done = cleaned(tmp_path, {**WEEKS, "menu.csv": f"{MENU}Tea\n".encode()})
+    told = {line for line in done.stdout.splitlines() if "title" in line}
+    assert done.returncode == 0 and told == {
+        f"counted with another title of the menu: {name}" for name in ("tea", "Tea")
+    }

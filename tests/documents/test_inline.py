@@ -34,7 +34,6 @@ RUN = {
 """Typed as they stand, with the status that they end with."""
 BY_HAND = {
     "pip install /path/to/the/clone": "tests/test_packaging.py installs the wheel of a clone in an empty environment",
-    "python prepare.py 2026-01-05": "tests/documents/test_cleaning.py runs the block",
     "python -m private_topk.runners.worker_pool --port 50000": "it serves until it is ended: tests/runners do it",
     "pip install pytest": "with which these tests run",
     "private-topk show ranking.avro --sign-off": "tests/pipelines/show/test_sign_off.py",

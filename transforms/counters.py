@@ -153,12 +153,12 @@ class Mark:
 
 
 class UsersLeft:
-    """The counters of the rows that are left to rank, of their users, and of the rows beyond three for each user: never
-    exact.
+    """The counters of the rows that are left to rank, of their users, and of the rows beyond three for each user: these
+    two are never exact.
     """
 
     def __init__(self) -> None:
-        self._counters = [_Rows(name, exact=False) for name in _LEFT]
+        self._counters = [_Rows(name, exact=_EXACT.get() and name == _LEFT[0]) for name in _LEFT]
 
     def inc(self, rows: int, at_most: int, at_least: int) -> None:
         """Count rows, and their users, who are between two numbers. On the worker's own thread, as above."""
@@ -230,7 +230,7 @@ def read_about_users(metrics: MetricResults) -> AboutUsers | None:
     counts: Counter[str] = Counter()
     for name, count in _counters(metrics):
         counts[name] += count
-    look = _look(*(counts[name + _ROUNDED] for name in _LEFT))
+    look = _look(*(counts[name + _ROUNDED] or counts[name] for name in _LEFT))
     return None if look == "few" and counts[_HAD_ROWS] != 1 else look
 
 

@@ -99,8 +99,8 @@ class PrivateTopK(beam.PTransform):
             the fields of the command line, in place of objects.
         overall: with groups: all rows have a ranking too, as one more group named "overall"; elements whose group is
             missing or not listed count in it alone.
-        exact_counters: count exactly how many elements this transform dropped, and why: for tests. No epsilon covers
-            that. Late ones that the runner drops are not among them (docs/beam.md says where to look).
+        exact_counters: count exactly how many elements this transform dropped, and why, or left: for tests. No epsilon
+            covers that. Late ones that the runner drops are not among them (docs/beam.md says where to look).
 
     Attributes:
         columns: the names of the columns of items, and of those of groups, in the rows of a `Ranking`: `item` and

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -433,22 +433,30 @@ def day_of(moment: datetime, zone: str, hours: bool = False) -> str:
 
 
 def when(start: datetime | None, end: datetime | None, zone: str = "UTC") -> str:
-    """A window as people read it, in local time of a zone: whole months by name, else with the offsets from UTC if
-    these differ.
+    """A window as people read it, in local time of a zone: its first and last day, or its hours, with the offsets from
+    UTC if these differ.
     """
     if start is None or end is None:
         return "All rows"
     local = _zone(zone)
     zone = local.key
     first, last = start.astimezone(local), end.astimezone(local)
-    if all(moment == moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0) for moment in (first, last)):
-        months = dict.fromkeys(f"{each:%B %Y}" for each in (first, last - timedelta(days=1)))
-        return f"{' to '.join(months)} ({zone})"
+    if first.time() == last.time() == time():
+        return f"{_days(first.date(), last.date() - timedelta(days=1))} ({zone})"
     minutes = not any(moment.second or moment.microsecond for moment in (first, last))
     shown = [moment.replace(tzinfo=None).isoformat(" ", "minutes" if minutes else "auto") for moment in (first, last)]
     if first.utcoffset() != last.utcoffset():
         shown = [f"{text}{moment.isoformat()[-6:]}" for text, moment in zip(shown, (first, last), strict=True)]
     return f"{shown[0]} to {shown[1]} {zone}"
+
+
+def _days(first: date, last: date) -> str:
+    """Days in words, without what the last one says for both: 23 to 29 November 2026; whole months by their names."""
+    months = first.day == (last + timedelta(days=1)).day == 1
+    words = [[*([] if months else [f"{day.day}"]), f"{day:%B}", f"{day.year}"] for day in (first, last)]
+    while words[0] and words[0][-1] == words[1][len(words[0]) - 1]:
+        words[0].pop()
+    return " to ".join(" ".join(each) for each in words if each)
 
 
 def _in_time(window: Sequence[Any]) -> tuple[bool, Any, bool, Any]:

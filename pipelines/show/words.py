@@ -157,7 +157,7 @@ def declared_horizon(report: PublishedReport) -> list[str]:
     if manifest is None or manifest.horizon is None or manifest.privacy is None or not manifest.privacy.of_all_windows:
         return []
     declared = when(manifest.horizon.start, manifest.horizon.end, report.zone)
-    return [f"The horizon, as the newest here declares it, is from {declared}."]
+    return [f"The horizon, as the newest here declares it, is {declared}."]
 
 
 def not_shown(report: PublishedReport) -> Iterator[str]:
@@ -170,8 +170,8 @@ def not_shown(report: PublishedReport) -> Iterator[str]:
     for start, end in sorted(manifest.bounds()):
         if datasets and start is not None and start > until:
             lacking = when(until, start, report.zone)
-            told = f"The horizon has periods from {lacking} that are not shown here: if dataset {', '.join(datasets)},"
-            yield f"{told} which the manifests name, was charged for them, `--ledger` counts that."
+            told = f"Of the horizon {lacking} is not shown here: if dataset {', '.join(datasets)},"
+            yield f"{told} which the manifests name, was charged for it, `--ledger` counts that."
             return
         until = max(until, end or until)
 

@@ -75,7 +75,7 @@ def test_page_manifest_plan_and_sign_off_say_that_two_rankings_share_the_budget(
     assert "at most 1 of the groups of a window, and in the ranking of all rows" in said
     page = _page("out.csv")
     assert "groups of a window, and in the ranking of all rows" in page
-    assert "op 2 of 2 groups and overall, 2026-01-05" in page
+    assert "op 2 of 2 groups and overall, 5 to 11 January 2026 (UTC)" in page
 
 
 def _page(output: str) -> str:

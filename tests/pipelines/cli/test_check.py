@@ -62,7 +62,7 @@ def test_a_dry_run_describes_the_run_and_writes_nothing(folder: Path) -> None:
     for line in (
         "input    rows.parquet: user from user, item from item, time from time (UTC where it has no zone)",
         "domain   3 public items, SHA-256 ",
-        "windows  2, 2026-01-05 00:00 to 2026-01-19 00:00 UTC, the first to 2026-01-12 00:00 UTC",
+        "windows  2, 5 to 18 January 2026 (UTC), the first to 11 January 2026 (UTC)",
         "draw     joint epsilon 1",
         "privacy  epsilon 1 for one user's rows within one window; epsilon 2 for one user's rows in all windows",
         "release  under a new random key: each run is a release of its own, which costs",

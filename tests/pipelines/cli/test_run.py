@@ -299,7 +299,7 @@ def test_windows_and_groups_without_a_row_are_told_where_dropped_rows_are(
     run = ["run", *asked, *period, "--output", "out.csv", "--overwrite"]
     noise = "none, or too few to tell. Pure noise, since nothing was counted there: "
     empty = "20260119T000000Z--20260126T000000Z"
-    weeks = [f"2026-01-{day:02} 00:00 to 2026-01-{day + 7:02} 00:00 UTC" for day in (5, 12, 19)]
+    weeks = [f"{day} to {day + 6} January 2026 (UTC)" for day in (5, 12, 19)]
     assert on_a_terminal(*run)[2].endswith(f"{noise}{weeks[2]}\n")
     assert command(*run).err == "" and on_a_terminal(*run, "--quiet")[2] == ""
     event = json.loads(command(*run, "--log-format", "json", "--show-dropped-rows").err)
@@ -308,7 +308,7 @@ def test_windows_and_groups_without_a_row_are_told_where_dropped_rows_are(
     cells = f"{weeks[0]} (DE); {weeks[1]} (FR); {weeks[2]} (DE); {weeks[2]} (FR)"
     assert on_a_terminal(*run, *groups)[2].endswith(f"{noise}{cells}\n")
     days = [*run, "--window", "1d"]
-    assert on_a_terminal(*settled(days))[2].endswith("2026-01-09 00:00 to 2026-01-10 00:00 UTC; and more\n")
+    assert on_a_terminal(*settled(days))[2].endswith("9 January 2026 (UTC); and more\n")
 
 
 def test_streams_and_reports_show_dropped_rows_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ def test_every_format_tells_the_same(published: Path) -> None:
     ]
     texts = {"\n".join(in_text(its)) for its in told}
     [text] = texts
-    assert text.startswith("1970-01-01 00:00 to 1970-01-02 00:00 UTC\n  1  ") and "e^1.5" in text
+    assert text.startswith("1 January 1970 (UTC)\n  1  ") and "e^1.5" in text
 
 
 def test_a_folder_of_windows_is_one_ranking(published: Path) -> None:
@@ -74,7 +74,7 @@ def test_releases_of_one_question_are_a_series_as_files_and_as_a_folder(tmp_path
     page = tmp_path / "days.html"
     assert command("show", f"{tmp_path}/days", "--html", page).status == 0
     folder = page.read_text()
-    assert "<h1>Daily top 2, 1970-01-01 00:00 to 1970-01-03 00:00 UTC</h1>" in folder
+    assert "<h1>Daily top 2, 1 to 2 January 1970 (UTC)</h1>" in folder
     assert "Places over 2 windows" in folder
     assert "of the 2 windows, the budgets add up" in folder.replace("several ", ""), folder
     assert "<dd>2 releases, " in folder
@@ -145,7 +145,7 @@ def test_without_its_manifest_nothing_is_promised(published: Path, tmp_path: Pat
         (["show", "odd.csv"], "odd.manifest.json is no manifest"),
         (
             ["show", "two"],
-            "two/b.csv has a window of 1970-01-01 00:00 to 1970-01-02 00:00 UTC that two/a.csv has too: give one of "
+            "two/b.csv has a window of 1 January 1970 (UTC) that two/a.csv has too: give one of "
             "them: a series has each window once; of two reports, show them apart, in a folder each or "
             "as `show FOLDER/NAME-*` without quotes; what a person has over all reports, their ledger adds up: "
             "--sign-off of each with --ledger says it, or `private-topk budget show`; "

@@ -31,9 +31,9 @@ def test_its_cost_counts_and_it_is_named_not_shown_as_empty() -> None:
     for said in (shown("days"), shown("days", "--group", "x")):
         assert SAID in said and "of the 3 windows" in said.replace("several ", "")
         assert "a person in all of them is protected by epsilon 3." in said
-        assert "2026-01-05 00:00 to" in said and "2026-01-07 00:00 to" in said
+        assert "5 January 2026 (UTC)" in said and "7 January 2026 (UTC)" in said
         assert (
-            "2026-01-06 00:00 to" not in said and "no item was released" not in said and "A list is short" not in said
+            "6 January 2026 (UTC)" not in said and "no item was released" not in said and "A list is short" not in said
         )
     assert "has no ranking" not in shown("days/5.csv", "days/7.csv")
 
@@ -59,7 +59,7 @@ def test_a_lost_correction_does_not_bring_back_what_it_corrects() -> None:
     Path("days/5.correction-1.manifest.json").write_text(json.dumps(correction))
     said = shown("days")
     assert "5.correction-1.manifest.json, 6.manifest.json have no rankings beside them" in said
-    assert "2026-01-05 00:00 to" not in said and "is protected by epsilon 4." in said
+    assert "5 January 2026 (UTC)" not in said and "is protected by epsilon 4." in said
     for lost in ("6.manifest.json", "7.manifest.json", "7.csv"):
         Path("days", lost).unlink()
     assert command("show", "days", "--html", "days.html").status == 0
@@ -74,7 +74,7 @@ def test_a_lost_ranking_is_told_though_its_correction_is_there() -> None:
     corrects = [{"report": "6", "epsilon": 1.0, "delta": 0.0}]
     place.write_text(json.dumps(json.loads(place.read_text()) | {"corrects": corrects}))
     assert SAID in shown("days") and f"what is lost {SAID}" in shown("days", "--sign-off")
-    assert "2026-01-06 00:00 to" in shown("days"), "the correction is shown"
+    assert "6 January 2026 (UTC)" in shown("days"), "the correction is shown"
 
 
 def test_a_folder_of_folders_names_them() -> None:
@@ -88,7 +88,7 @@ def test_a_folder_without_a_ranking_has_every_form_of_its_manifests() -> None:
         Path("days", f"{number}.csv").unlink()
     nothing = "No ranking is here: what was published was taken away or is lost, and counts all the same."
     lost = "5.manifest.json, 6.manifest.json, 7.manifest.json have no rankings beside them: what was published there"
-    title, promise = "Daily top 2, 2026-01-05 00:00 to 2026-01-08 00:00 UTC", "epsilon 3"
+    title, promise = "Daily top 2, 5 to 7 January 2026 (UTC)", "epsilon 3"
     for form in ("--sign-off", "--registry"):
         done = command("show", "days", form)
         said = " ".join(done.out.replace("#", "").split())

@@ -169,18 +169,18 @@ def test_the_entry_says_what_a_row_is_who_is_trusted_and_how_many_releases_there
         (
             TWO_DAYS,
             "a user, an item, a time.",
-            "One ranking in each of 2 windows, 2026-01-05 00:00 to 2026-01-07 00:00 UTC.",
+            "One ranking in each of 2 windows, 5 to 6 January 2026 (UTC).",
         ),
         (
             TWO_DAYS | {"period": Period.of("2026-01-05", "2026-01-07")},
             "a user, an item, a time.",
-            "One ranking in one window, 2026-01-05 00:00 to 2026-01-07 00:00 UTC.",
+            "One ranking in one window, 5 to 6 January 2026 (UTC).",
         ),
         (grouped, "a user, an item, a group.", "One ranking of all rows for each of 3 groups."),
         (
             grouped | TWO_DAYS,
             "a user, an item, a group, a time.",
-            "One ranking for each of 3 groups in each of 2 windows, 2026-01-05 00:00 to 2026-01-07 00:00 UTC.",
+            "One ranking for each of 3 groups in each of 2 windows, 5 to 6 January 2026 (UTC).",
         ),
     ):
         words, deployment, _ = signed(asked(**more))
@@ -294,15 +294,15 @@ def test_releases_are_counted_with_those_that_were_corrected_are_lost_or_have_no
     Path("days/5.csv").unlink()
     sheet, entry = told()
     assert "4 releases, weekly/5 to weekly/7, 1 of them a correction" in sheet, sheet
-    assert "in each of 3 windows, 2026-01-05 00:00 to 2026-01-08 00:00 UTC, beside one correction" in entry
+    assert "in each of 3 windows, 5 to 7 January 2026 (UTC), beside one correction" in entry
     assert "url_slug: weekly status" in entry, entry
     assert "The ledger has charged" not in sheet + entry and "4 charges have spent" in sheet
     once_more = (
         "Published more than once: the window of 2026-01-06 (2 times). The last is shown, and all of these are counted."
     )
     assert f"corrections {once_more}" in sheet and once_more in entry and "of each window, each time rho " in sheet
-    assert "2026-01-06 00:00 to 2026-01-07 00:00 UTC, corrected" in (words := command("show", "days").out)
-    assert "2026-01-08 00:00 UTC, corrected" not in words and once_more in " ".join(words.split())
+    assert "6 January 2026 (UTC), corrected" in (words := command("show", "days").out)
+    assert "7 January 2026 (UTC), corrected" not in words and once_more in " ".join(words.split())
     lose("6.correction-1.*")
     for each in told():
         assert "added up; together epsilon 4, delta 0" in each
@@ -942,7 +942,9 @@ def test_of_two_changes_each_is_told_against_what_is_asked_since_the_newest() ->
     said = shown("days", "--sign-off")
     spans = "The window of 2026-01-06 was asked otherwise"
     assert f"{spans}: {since}" in said, said
-    assert "items asked for 3" in said and "windows before" not in said and "Daily top 3 or 2, 2026" in said, said
+    assert (
+        "items asked for 3" in said and "windows before" not in said and "Daily top 3 or 2, 5 to 7 January" in said
+    ), said
     for file in ("days/5.csv", "days/5.manifest.json"):
         Path(file).unlink()
     published("days/5.csv", asked("again", **day(5), k=1))

@@ -146,10 +146,11 @@ class Listing(NamedTuple):
         if len(low) < len(self.rows) != (self._listed or 0) and self.ranked:
             above = self._counts[-1] + 2 * max(row["noise_95"] for row in self.rows)
             sure = sum(count > above for count in self._counts)
-            few = {0: "no rank surely belongs", 1: "rank 1 surely belongs"}
-            surely = few.get(sure, f"ranks 1 to {sure} surely belong")
-            told += f" By these {self.counts}s {surely} to the true top {len(self.rows)} (95% confidence)"
-            told += "; others may." if sure else ", though all may."
+            if sure:
+                which = "the item of rank 1" if sure == 1 else f"the items of ranks 1 to {sure}"
+                told += f" Without noise {which} would surely be listed too (95% confidence); others may not."
+            else:
+                told += " It is sure of none of these items that it would be listed without noise."
         return told
 
     @property

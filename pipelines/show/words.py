@@ -255,11 +255,11 @@ def what_counts(manifest: Manifest) -> str:
     """What of a person was counted, where that was bounded."""
     limit = manifest.max_items_per_user
     series = manifest.to_date is not None
-    many = "" if limit is None else "One item" if limit == 1 else f"At most {limit:,} items"
-    most = f"{many} of each person{'' if series else ' and window'} {'was' if limit == 1 else 'were'} counted" * bool(
-        many
-    )
-    most += (", the first ones in the period." if series else ".") if many else ""
+    most = ""
+    if limit is not None:
+        many, were = ("One item", "was") if limit == 1 else (f"At most {limit:,} items", "were")
+        of_each = "of each person" if series else "of each person and window"
+        most = f"{many} {of_each} {were} counted{', the first ones in the period' if series else ''}."
     windows = manifest.max_windows_per_user
     of_windows = f"Each counted in at most {windows:,} of the windows." if windows else ""
     groups = manifest.groups

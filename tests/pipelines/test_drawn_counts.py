@@ -170,19 +170,22 @@ def test_pages_judge_the_order_of_such_counts_by_their_differences() -> None:
     assert helped.bias and not fresh.bias and helped.drawn is None and not helped.noise
     wide, narrow = (listing({"drawn": True}, noise_95=noise).bias for noise in (1000, 899))
     assert wide.endswith("all of these items may be shown by noise alone.")
-    said = (
-        " The ranges of ranks 2 to 5 reach down to 0: noise alone may show what stands there. By these counts no rank "
-    )
-    assert narrow.partition(said)[2] == "surely belongs to the true top 5 (95% confidence), though all may."
+    said = "The ranges of ranks 2 to 5 reach down to 0: noise alone may show what stands there."
+    none = "It is sure of none of these items that it would be listed without noise."
+    assert narrow.endswith(f"{said} {none}")
     told = {noise: listing({"drawn": True}, noise_95=noise).bias for noise in (200, 199, 60, 50, 49)}
-    surely = {noise: bias.partition("By these counts ")[2] for noise, bias in told.items()}
-    confidence = "to the true top 5 (95% confidence); others may."
+    surely = {
+        noise: bias.partition(" Without noise the ")[2].partition(" would surely")[0] for noise, bias in told.items()
+    }
+    assert told[200].endswith(none) and told[49].endswith(
+        "would surely be listed too (95% confidence); others may not."
+    )
     assert surely == {
-        200: f"no rank surely belongs {confidence.replace('; others', ', though all')}",
-        199: f"rank 1 surely belongs {confidence}",
-        60: f"ranks 1 to 3 surely belong {confidence}",
-        50: f"ranks 1 to 3 surely belong {confidence}",
-        49: f"ranks 1 to 4 surely belong {confidence}",
+        200: "",
+        199: "item of rank 1",
+        60: "items of ranks 1 to 3",
+        50: "items of ranks 1 to 3",
+        49: "items of ranks 1 to 4",
     }
     # Of counts next to each other with hardly any noise, one that is shown may have come in by it.
     fresh, helped, exact = (

@@ -22,7 +22,7 @@ from private_topk.pipelines.release import agreement
 from private_topk.pipelines.release.manifest import Manifest
 from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms import MECHANISMS
-from private_topk.transforms.mechanisms.choice import noise_told, reach_of
+from private_topk.transforms.mechanisms.choice import enough_told, noise_told, reach_of
 from private_topk.transforms.mechanisms.exact.count_noise import SharedGaussian
 from private_topk.transforms.mechanisms.noisy_counts import CountBudget
 from private_topk.transforms.spec import TopK
@@ -54,14 +54,29 @@ def of_draws(manifests: Iterable[Manifest]) -> str:
     """How far nearly all counts were moved in the draws of rankings, in the words in which a run says it, by the
     manifest with most noise; nothing where it is not known of one of them, or published counts tell it.
     """
+    found = _noisiest(manifests)
+    return "" if found is None else noise_told(found[0], found[1].score.resolution)
+
+
+def enough(manifests: Iterable[Manifest]) -> str:
+    """What the top k need for nine of ten to be found, as a rule, likewise; nothing where that is not known."""
+    found = _noisiest(manifests)
+    if found is None or (k := found[1].k) is None:
+        return ""
+    reach, manifest = found
+    return enough_told(reach, k, manifest.score.resolution, grouped=manifest.groups is not None)
+
+
+def _noisiest(manifests: Iterable[Manifest]) -> tuple[float, Manifest] | None:
+    """The manifest with most noise, and how far that moves counts; None where it is not known of one of them."""
     reaches = {}
     for manifest in manifests:
         drawn = _drawn_with(manifest)
         reach = drawn and reach_of(drawn.mechanism, drawn.k, drawn.domain.size or None)
         if not reach:
-            return ""
-        reaches[reach * float(manifest.score.unit)] = noise_told(reach, manifest.score.resolution)
-    return reaches[max(reaches)] if reaches else ""
+            return None
+        reaches[reach * float(manifest.score.unit)] = reach, manifest
+    return reaches[max(reaches)] if reaches else None
 
 
 def _drawn_with(manifest: Manifest) -> TopK | None:

@@ -304,7 +304,7 @@ def how_to_read(report: PublishedReport) -> list[str]:
     series = manifest is not None and manifest.to_date is not None
     drawn = manifest is not None and manifest.private  # of others nobody knows whether there is any noise
     far, counted = of_places(report), drawn and any(listing.counted for listing in listings)
-    count = listings[0].counts if listings else "count"
+    count, enough = listings[0].counts if listings else "count", noise.enough(_drawn(report))
     sentences = {
         what_is_ranked(manifest): manifest is not None,
         "This ranking is a set: the items stand in the order of the public list, or in alphabetical order, and not "
@@ -312,7 +312,8 @@ def how_to_read(report: PublishedReport) -> list[str]:
         f"Items were drawn with noise{f': {far}' if far else ''}. Items that are close in truth may have changed "
         "places, and items from below the last place may stand for others.": drawn,
         "The items alone do not show how much of a ranking is noise: where few people are in the data, or epsilon is "
-        "small, it may be all noise. An empty window has a ranking too.": drawn and not counted,
+        f"small, it may be all noise. {enough and f'{enough.capitalize()}. '}An empty window has a ranking too.": drawn
+        and not counted,
         "Every window begins with the period, and most of its noise is that of the window before: an item that "
         "stands too high in one window may do so in all that follow.": drawn and several and series,
         "Noise is drawn anew in every window: an item that moves by a place or two from one window to the next may not "
@@ -356,9 +357,13 @@ def of_counts(manifest: Manifest) -> str:
 
 def of_draws(report: PublishedReport) -> str:
     """How far nearly all counts were moved by the noise of the draws, or nothing (`noise.of_draws`)."""
+    return noise.of_draws(_drawn(report))
+
+
+def _drawn(report: PublishedReport) -> list[Manifest]:
     manifest = report.manifest
     drawn = not_corrected(report.parts or ([manifest] if manifest else []))
-    return noise.of_draws([each for each in drawn if manifest is None or each.bounds() & manifest.bounds()])
+    return [each for each in drawn if manifest is None or each.bounds() & manifest.bounds()]
 
 
 def of_places(report: PublishedReport) -> str:

@@ -32,7 +32,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from benchmarks.processes import Meter, end_well_by_signal
 from benchmarks.servers.flink import Cluster
 from benchmarks.servers.kafka import Broker
-from private_topk.runners.flink import JobManager
+from private_topk.runners.flink_jobs import JobManager
 
 USERS, ITEMS, PARTITIONS, WINDOW, SLACK = 50_000, 2_000, 4, 60, 10
 

@@ -33,7 +33,8 @@ from typing import Any
 from benchmarks.servers.parts import made_once
 from private_topk.runners import cache_folder, say
 from private_topk.runners.child import ending_with_us
-from private_topk.runners.flink import FLINK_VERSION, JVM_PROPERTIES, RESTARTS, JobManager
+from private_topk.runners.flink import FLINK_VERSION, JVM_PROPERTIES, RESTARTS
+from private_topk.runners.flink_jobs import JobManager
 from private_topk.runners.portable import reachable
 
 _PATIENCE = 180.0

@@ -19,7 +19,7 @@ from apache_beam.utils import thread_pool_executor
 
 from benchmarks.servers.flink import Cluster
 from private_topk.pipelines.budget import Budget, Ledger
-from private_topk.runners.flink import JobManager
+from private_topk.runners.flink_jobs import JobManager
 from private_topk.runners.portable import ThreadWorkers, reachable, serve
 from private_topk.runners.worker_pool import Workers
 from tests.pipelines.support import wait_until

@@ -20,8 +20,9 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 from apache_beam.runners.portability.flink_runner import FlinkRunner
 from apache_beam.runners.runner import PipelineResult
 
-from private_topk.runners import flink, prepare
-from private_topk.runners.flink import FlinkJobRunner, JobManager, Watch
+from private_topk.runners import flink, flink_jobs, prepare
+from private_topk.runners.flink import FlinkJobRunner
+from private_topk.runners.flink_jobs import JobManager, Watch
 from private_topk.transforms.errors import InvalidArgument, Unreachable, WorkerRefusal, crosses, told_by
 from tests.pipelines.support import command, options, wait_until, write
 
@@ -161,7 +162,7 @@ def watch(address: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[s
                 happens.get(next(number), bool)()
                 time.sleep(0.01)
 
-            monkeypatch.setattr(flink, "time", SimpleNamespace(sleep=wait, monotonic=time.monotonic))
+            monkeypatch.setattr(flink_jobs, "time", SimpleNamespace(sleep=wait, monotonic=time.monotonic))
             watching.start()
             watching.join(30)
             assert not watching.is_alive()
@@ -453,7 +454,7 @@ def test_the_cause_of_a_failed_job_is_found_in_all_that_its_server_says(
     job = flink._WatchedJob(Failed("FAILED"), watching, watching.cancel, {"", "Create", "Map(write)"})
     said = "menu.txt cannot be read: write it again"
     if not refused:
-        said = f"the job on Flink ended as FAILED ({cause}): {flink._LOOK}"
+        said = f"the job on Flink ended as FAILED ({cause}): {flink_jobs._LOOK}"
     with pytest.raises(RuntimeError) as caught:
         job.wait_until_finish()
     assert str(caught.value) == said and str(told_by(caught.value)) == said
@@ -495,7 +496,7 @@ def test_a_job_is_cancelled_in_its_cluster(
     watching.cancel()
     assert manager.cancelled == ["/jobs/j?mode=cancel"] and manager.state == "CANCELED" and not said
     manager.state, manager.stops = "RUNNING", False
-    monkeypatch.setattr(flink, "_ENDING", 0.2)
+    monkeypatch.setattr(flink_jobs, "_ENDING", 0.2)
     watching.cancel()
     Watch(JobManager("127.0.0.1:1"), "job", threading.Event(), said.append).cancel()
     assert len(said) == 2 and all("the job job is over: cancel it there" in line for line in said)
@@ -506,7 +507,7 @@ def test_where_the_job_manager_is_told_to_be_gone_a_launcher_ends_soon(
     manager: StubJobManager, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its operator was just told to end it; where it is back by then, it is waited for as ever."""
-    monkeypatch.setattr(flink, "_GONE", 0.2)
+    monkeypatch.setattr(flink_jobs, "_GONE", 0.2)
     said: list[str] = []
     watching = Watch(JobManager(address), "job", threading.Event(), said.append)
     watching.patience = 0

@@ -4,7 +4,6 @@ when the ranking was published.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -16,7 +15,7 @@ from private_topk.pipelines.budget.rows import BROKEN, cost_in, fraction_in
 from private_topk.pipelines.budget.sharing import cost_of, windows_of_a_user
 from private_topk.pipelines.budget.windows import Windows
 from private_topk.pipelines.release.describe import of_a_shared_hash
-from private_topk.pipelines.release.manifest import Manifest, PeriodFacts, PrivacyFacts, Window
+from private_topk.pipelines.release.manifest import PERIOD, Manifest, PeriodFacts, PrivacyFacts, Window
 from private_topk.pipelines.release.promise import ROUNDED, charged_otherwise, cost_of_a_window, covers
 from private_topk.pipelines.scheduled.schedule import Schedule
 from private_topk.transforms.domain import RangeDomain, UnknownDomain
@@ -31,7 +30,6 @@ from private_topk.transforms.windows.calendar import time_zone
 
 _noise_of, _cost_of = lru_cache(maxsize=1024)(TopK.noise), lru_cache(maxsize=256)(cost_of)  # files of one question
 _SIX_DIGITS, _DAY = 1e-5, timedelta(days=1)
-_PERIOD = re.compile(r"/(\d{8}T\d{6}Z--\d{8}T\d{6}Z)(/correction-.*)?$")
 _windows_in = lru_cache(maxsize=256)(Windows.read)
 _CHANGED = "one was changed, or another version wrote it: bring it back from a copy"
 
@@ -66,7 +64,7 @@ def _are_its_windows(published: Manifest, privacy: PrivacyFacts) -> bool:
     charged, listed = _windows_in(charge.windows), published.paid_for()
     names = [WindowBounds(*each).label() for each in listed]
     whole = len(names) == charged.number or len(names) == 1 and (published.output or "").startswith(names[0])
-    if published.runner and charged.number == 1 and (period := _PERIOD.search(str(published.release_id))):
+    if published.runner and charged.number == 1 and (period := PERIOD.search(str(published.release_id))):
         whole &= names == [period[1]]
     unit = UNITS["user-window"] if privacy.unit == SERIES else privacy.unit
     shared = (privacy.windows or 1) >= charged.number or not privacy.of_all_windows
@@ -135,6 +133,10 @@ def _otherwise(published: Manifest, privacy: PrivacyFacts) -> Iterator[str]:
     """What a manifest states otherwise than what it was drawn with gives."""
     drawn, groups = drawn_with(published), published.groups
     mechanism, told = drawn.mechanism, drawn.mechanism.parameters()
+    if published.answer != mechanism.guarantee.answer:
+        yield "its mechanism and its answer"
+    if privacy.guarantee == "pure" and privacy.delta:
+        yield "its guarantee and its delta"
     if any(told.get(name) != value for name, value in published.parameters.items()):
         yield "its mechanism and its parameters"
     if mechanism.parameter("neighbours", "add-remove") != privacy.neighbours:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -24,6 +25,9 @@ from private_topk.transforms.stated import stated
 
 MANIFEST = ".manifest.json"
 """The ending of a manifest's name."""
+
+PERIOD = re.compile(r"/(\d{8}T\d{6}Z--\d{8}T\d{6}Z)(/correction-.*)?$")
+"""The end of the release id of a report's period, or of its correction: before it stands the report's name."""
 
 Whole = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]

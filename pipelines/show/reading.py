@@ -12,7 +12,7 @@ from typing import Any
 from private_topk.pipelines.files import as_path, exists, is_local, match_any, open_file, reached
 from private_topk.pipelines.release.agreement import check_agrees
 from private_topk.pipelines.release.formats import RANKING_FORMATS, as_text, columns_in, format_of, group_of
-from private_topk.pipelines.release.manifest import MANIFEST, Manifest, series_change, series_difference
+from private_topk.pipelines.release.manifest import MANIFEST, PERIOD, Manifest, series_change, series_difference
 from private_topk.pipelines.release.place import decoded, folders_of, manifest_path
 from private_topk.pipelines.release.promise import (
     as_corrected,
@@ -100,11 +100,18 @@ def _check_series(contents: Mapping[str, _Content]) -> None:
     first: tuple[str, Manifest] | None = None
     columns: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     whose: dict[tuple[Any, ...], str] = {}
+    reports: dict[str, str] = {}
     for file, (rows, manifest) in contents.items():
         if manifest is not None:
             first = first or (file, manifest)
             if (differing := series_difference(first[1], manifest)) is not None:
                 rule = f"{file} is of another series than {first[0]}: {differing}"
+                raise InvalidArgument("", verbatim(rule), _APART)
+            if manifest.horizon is not None:  # whose windows that are still to come count too
+                reports[PERIOD.sub("", str(manifest.release_id))] = file
+            if len(reports) > 1:
+                (one, there), (other, here) = reports.items()
+                rule = f"{here} is of the report {other}, and {there} of {one}: each promises for a horizon of its own"
                 raise InvalidArgument("", verbatim(rule), _APART)
         columns = columns or (columns_in(rows[0]) if rows else None)
         if rows and columns_in(rows[0]) != columns:

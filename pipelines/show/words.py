@@ -478,7 +478,9 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
     if manifest is None:
         return [("release", report.name), *([asked] if report.rows else [])]
     privacy, parts = manifest.privacy, report.parts or (manifest,)
-    users, amounts = (_of_each(str((each.columns or {}).get(of) or "") for each in parts) for of in ("user", "value"))
+    users, amounts, items, of_group = (
+        _of_each(str((each.columns or {}).get(of) or "") for each in parts) for of in ("user", "value", "item", "group")
+    )
     shared, days = shared_by(manifest), [each.released for each in parts if each.released]
     several = {role: names for role in ("item", "group") if len(names := manifest.names(role)) > 1}
     listed = manifest.domain or not_corrected(parts)[-1].domain
@@ -496,16 +498,22 @@ def parameters(report: PublishedReport) -> list[tuple[str, str]]:
         ("rankings one user can change", _of_a_user(report)),
         ("a user is", users and f"a value of the column {users}"),
         ("an amount is", amounts and f"a value of the column {amounts}"),
-        ("an item is", "item" in several and f"what the columns {as_text(several['item'])} hold"),
-        ("a group is", "group" in several and f"what the columns {as_text(several['group'])} hold"),
+        ("an item is", _held("item", several, items)),
+        ("a group is", _held("group", several, of_group)),
         ("dataset", _charged_to(parts)),
         ("released", " to ".join(sorted({min(days), max(days)})) if days else None),
         ("key", _of_each(each.key_id for each in parts)),
-        ("run by", manifest.runner),
+        ("run by", _of_each(each.runner for each in parts)),
         ("SHA-256 of the ranking", manifest.ranking_sha256),
         ("versions", _of_each(", ".join(map(" ".join, (each.versions or {}).items())) for each in parts)),
     )
     return [(label, value) for label, value in settings if value]
+
+
+def _held(role: str, several: Mapping[str, tuple[str, ...]], name: str) -> str:
+    if role in several:
+        return f"what the columns {as_text(several[role])} hold"
+    return name and f"a value of the column {name}"
 
 
 def _of_a_user(report: PublishedReport) -> str:

@@ -189,7 +189,9 @@ def test_an_unshowable_file_or_option_is_refused(
     }.items():
         (tmp_path / name).write_bytes(content)
     (tmp_path / "other.csv").write_bytes(ranking)
-    (tmp_path / "other.manifest.json").write_text(json.dumps(json.loads(manifest) | {"answer": "set"}))
+    facts = json.loads(manifest) | {"answer": "set", "mechanism": "joint-set"}
+    facts["parameters"].pop("skew", None)
+    (tmp_path / "other.manifest.json").write_text(json.dumps(facts))
     (tmp_path / "apart.csv").write_bytes(ranking)
     (tmp_path / "apart.manifest.json").write_bytes(manifest.replace(b'"user": "user"', b'"user": "session"'))
     (tmp_path / "two").mkdir()

@@ -256,6 +256,22 @@ def test_a_folder_of_another_report_is_told_before_anything_is_published_there(f
     assert "show them apart" in command("show", str(folder / "out")).err
 
 
+def test_two_reports_that_share_a_folder_are_not_shown_as_one(folder: Path) -> None:
+    """The budget of the one would stand for the windows of both that are still to come."""
+    text = CHARGED.partition("ledger:")[0].replace("epsilon: 1", "epsilon: 2\n  privacy_unit: user")
+    (folder / "weekly.yaml").write_text(text)
+    assert report(folder, *FIRST) == 0
+    other = text.replace("report: weekly", "report: other").replace("epsilon: 2", "epsilon: 0.2")
+    (folder / "weekly.yaml").write_text(other)
+    assert report(folder, *SECOND) == 0
+    for form in ((), ("--sign-off",), ("--registry",), ("--html", str(folder / "page.html"))):
+        done = command("show", str(folder / "out"), *form)
+        assert done.status == 2 and not (folder / "page.html").exists(), done
+        assert "is of the report " in done.err and "each promises for a horizon of its own: show them apart" in done.err
+    for name, epsilon in (("weekly-2026-01-05", "2"), ("other-2026-01-12", "0.2")):
+        assert f"e^{epsilon} " in command("show", str(folder / "out" / f"{name}.csv")).out
+
+
 def test_a_file_that_is_checked_is_told_what_its_ledger_says(folder: Path) -> None:
     """What was charged, what is left, and that the next period is refused; nothing is written, and no row is read."""
     text = CHARGED.replace("epsilon: 1", "epsilon: 2\n  privacy_unit: user").replace("plays", "heard")

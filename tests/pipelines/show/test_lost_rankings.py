@@ -109,7 +109,10 @@ def test_what_is_no_manifest_or_of_another_series_is_refused_by_name() -> None:
     whole = Path("days/6.manifest.json").read_text()
     for content, said in (
         ("[]", "6.manifest.json is no manifest of a ranking: move it away"),
-        (json.dumps(json.loads(whole) | {"answer": "set"}), "6.manifest.json is of another series than days/5.csv"),
+        (
+            json.dumps(json.loads(whole) | {"answer": "set"}),
+            "6.manifest.json contradicts itself: its mechanism and its answer",
+        ),
     ):
         Path("days/6.manifest.json").write_text(content)
         done = command("show", "days")

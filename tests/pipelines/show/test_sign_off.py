@@ -753,6 +753,8 @@ def test_a_manifest_of_another_k_than_its_ranking_is_refused() -> None:
         ({"publish_counts": 0.5}, "privacy", "noisy_counts", None),
         ({"max_items_per_user": 1}, "", "delta_of_a_shared_hash", 0),
         ({}, "", "report", "weekly/20260302T000000Z--20260309T000000Z"),
+        ({}, "", "answer", "set"),
+        (ZCDP, "privacy", "guarantee", "pure"),
     ],
 )
 def test_a_manifest_that_contradicts_itself_is_neither_shown_nor_adopted(

@@ -3,6 +3,7 @@
     python -m benchmarks.reaches              # four CPU minutes on ten vectors of the data folder
     python -m benchmarks.reaches --published  # from noisy counts of a ranking before, of epsilon as large
     python -m benchmarks.reaches --itself     # how often `show` says of a ranking that most is noise, and is right
+    python -m benchmarks.reaches --itself --mechanism laplace gaussian  # of counts that come with the draw
     python -m benchmarks.reaches --enough     # recall where the k-th count is what a dry run calls enough
 
 A user of `preview` says how many items and users there are and what share of the users the first item and one other
@@ -77,7 +78,9 @@ def verdicts(data: str, names: list[str]) -> str:
     counts, bits = np.sort(load(data))[::-1].copy(), RandomBits.keyed(b"what is found")
     said, found = [], []
     for k, epsilon, name in itertools.product((*_SHORT, *KS), EPSILONS, names):
-        top_k = TopK(k, make(name, epsilon), RangeDomain(0, len(counts)))
+        mechanism = make(name, epsilon)
+        noisy = "drawn" if mechanism.guarantee.publishes_counts else None
+        top_k = TopK(k, mechanism, RangeDomain(0, len(counts)), publish_counts=noisy)
         expected, items = published(top_k, counts, bits)
         said.append(is_noise(tuple(map(int, expected.noisy_counts)), top_k))
         found.append(recall(counts[items], counts, k))
@@ -103,8 +106,11 @@ def with_enough(data: str, names: list[str], draws: int) -> str:
 
 
 def published(top_k: TopK, counts: np.ndarray, bits: RandomBits) -> tuple[Released, np.ndarray]:
-    """A ranking with noisy counts, each of as much epsilon; and its items."""
+    """A ranking with noisy counts, which come with the draw or have as much epsilon; and its items."""
     mechanism, k, named = top_k.mechanism, top_k.max_items, IndexedCounts.of(counts)
+    if top_k.draws_counts:
+        ranks, noisy = mechanism.select_counted(named.histogram, k, bits.draw())
+        return Released(noisy.tolist(), len(counts)), named.items(ranks)
     items = named.items(mechanism.prepare(named.histogram).ranks(k, bits))
     noisy = publish_counts(counts, items, bits, mechanism.parameter("epsilon"), mechanism.parameter("delta"))
     return Released(noisy.tolist(), len(counts)), items

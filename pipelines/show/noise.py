@@ -1,8 +1,9 @@
 """How much of a ranking is noise: by its manifest, how far counts were moved in the draw; by its noisy counts, whether
 it is most. Both are post-processing, which costs nothing.
 
-It is most, if a preview finds less than 0.4 of the top k where counts go on falling like the noisy ones (`Released`).
-`python -m benchmarks.reaches --itself` says how often that is true, of one count as of a hundred. How much of the top k
+It is most, if a preview finds less than 0.4 of the top k where counts go on falling like the noisy ones (`Released`);
+or than 0.5, where they come with the draw: noise has helped them, so that a preview finds too much. `python -m
+benchmarks.reaches --itself` says how often that is true, of one count as of a hundred. How much of the top k
 is found cannot be told so: the noise of a ranking's own counts, and what lies beyond them, take the range of nine in
 ten too far.
 """
@@ -30,17 +31,14 @@ from private_topk.transforms.spec import TopK
 MAX_RANKINGS = 60
 """Of no more is it said, the newest windows first, and of no more groups: each takes some hundredths of a second."""
 _MAX_DRAWS = 60
-_NOISE = 0.4
+_NOISE, _NOISE_OF_DRAWN = 0.4, 0.5
 """Less of the top k than this is at most half in truth: the noise of the counts makes a forecast from them low."""
 _MAX_COUNTS = 1000
 """Of more, draws take long."""
 
 
 def drawn_with(manifest: Manifest) -> TopK | None:
-    """What a window was drawn with, over a list of the same length; None where nothing can be said of such draws.
-
-    Nor of counts that come with the draw: a forecast from them draws once more, with noise that has helped already.
-    """
+    """What a window was drawn with, over a list of the same length; None where nothing can be said of such draws."""
     domain = manifest.domain
     if domain is None or domain.number is None or domain.kind == "unknown" or domain.by_group is not None:
         return None
@@ -68,10 +66,12 @@ def enough(manifests: Iterable[Manifest]) -> str:
 
 
 def _noisiest(manifests: Iterable[Manifest]) -> tuple[float, Manifest] | None:
-    """The manifest with most noise, and how far that moves counts; None where it is not known of one of them."""
+    """The manifest with most noise, and how far that moves counts; None where it is not known of one of them, or its
+    counts come with the draw.
+    """
     reaches = {}
     for manifest in manifests:
-        drawn = _drawn_with(manifest)
+        drawn = None if manifest.draws_counts else _drawn_with(manifest)
         reach = drawn and reach_of(drawn.mechanism, drawn.k, drawn.domain.size or None)
         if not reach:
             return None
@@ -80,11 +80,13 @@ def _noisiest(manifests: Iterable[Manifest]) -> tuple[float, Manifest] | None:
 
 
 def _drawn_with(manifest: Manifest) -> TopK | None:
-    """What a window was drawn with, but for its counts; None where these come with the draw, or that is not known."""
-    if manifest.mechanism not in MECHANISMS or not manifest.private or manifest.draws_counts:
+    """What a window was drawn with, but for counts of their own budget; None where that is not known."""
+    if manifest.mechanism not in MECHANISMS or not manifest.private:
         return None
     with suppress(*BROKEN, InvalidArgument):  # of another version
-        return replace(agreement.drawn_with(manifest), publish_counts=None, groups=None, max_windows_per_user=None)
+        drawn = agreement.drawn_with(manifest)
+        counts = drawn.publish_counts if drawn.draws_counts else None
+        return replace(drawn, publish_counts=counts, groups=None, max_windows_per_user=None)
     return None
 
 
@@ -120,7 +122,8 @@ def is_noise(counts: tuple[int, ...], drawn: TopK) -> bool:
     """
     if len(counts) != drawn.k or len(counts) > _MAX_COUNTS or drawn.k == drawn.domain.size:
         return False
-    return not Draws(drawn, Released(counts, drawn.domain.size)).reach(_NOISE, _MAX_DRAWS)
+    least = _NOISE_OF_DRAWN if drawn.draws_counts else _NOISE
+    return not Draws(drawn, Released(counts, drawn.domain.size)).reach(least, _MAX_DRAWS)
 
 
 def in_words(counts: tuple[int, ...], drawn: TopK) -> str:

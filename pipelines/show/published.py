@@ -164,7 +164,10 @@ class Listing(NamedTuple):
         counts = self._counts
         if self.drawn is None or self.steps is None or not counts:
             return ""
-        return noise.in_words(tuple(round(count / self.steps[0]) for count in counts), self.drawn)
+        unit, told = self.steps[0], self.rows[0].get("noise_stddev")
+        if self.helped and told and (one := self.drawn.noise(len(counts))):  # a series of one step has less
+            unit *= told / one.stddev
+        return noise.in_words(tuple(round(count / unit) for count in counts), self.drawn)
 
     def below(self) -> list[str]:
         """The sentences below it."""

@@ -193,3 +193,18 @@ def test_pages_judge_the_order_of_such_counts_by_their_differences() -> None:
         for counts, noise_95 in (({"epsilon": 9, "delta": 0}, 1), ({"drawn": True}, 1), ({"drawn": True}, 0))
     )
     assert "is certain" in fresh and "may be in another order" in helped and "is certain" in exact
+
+
+def test_that_most_is_noise_is_said_of_them_too_by_the_noise_of_their_step() -> None:
+    """A manifest to date does not tell its steps, but the noise of each, which is more than that of one step alone."""
+    parameters = {"epsilon": 0.5, "delta": 1e-6, "max_items_per_user": 3, "neighbours": "add-remove"}
+    privacy = {**HELPED, "ranking": {}, "noisy_counts": {"drawn": True}}
+    to_date = rankings.manifest(1, mechanism="correlated-gaussian", parameters=parameters, privacy=privacy)
+
+    def said(stddev: float, apart: int) -> str:
+        noise = {"noise_stddev": stddev, "noise_95": 9}
+        rows = [{**row, "noisy_count": 150 - apart * row["rank"], **noise} for row in rankings.rows(1, list("abcde"))]
+        return PublishedReport(rows, to_date).listings()[0].noise
+
+    assert said(14, 25) == "" and said(14, 2) == said(70, 25)
+    assert said(70, 25).startswith("Most of this is noise: by the noisy counts, probably at most half of these 5 are")

@@ -49,6 +49,25 @@ def test_what_is_called_noise_is_noise_on_real_counts(data: str) -> None:
     assert wrong <= 3
 
 
+@pytest.mark.parametrize("data", ["games", "hepth", "foods_synth"])
+@pytest.mark.parametrize("name", ["laplace", "gaussian"])
+def test_so_it_is_where_noise_has_helped_the_counts(name: str, data: str) -> None:
+    """32 seeded rankings whose counts come with the draw."""
+    path = SHARED / "data" / f"{data}.npy"
+    if not path.exists():
+        pytest.skip(f"needs {path.name}: set PRIVATE_TOPK_SHARED to the folder of shared data")
+    counts, bits, told = np.sort(np.load(path))[::-1].astype(np.int64), RandomBits.keyed(b"helped".ljust(32, b".")), []
+    named, delta = IndexedCounts.of(counts), {"delta": 1e-6} if name == "gaussian" else {}
+    for epsilon, k, _ in product((0.001, 0.003, 0.01, 0.03), (1, 3, 10, 20), range(2)):
+        mechanism = make_mechanism(name, epsilon=epsilon, max_items_per_user=10, **delta)
+        drawn = TopK(k, mechanism, RangeDomain(0, len(counts)), publish_counts="drawn")
+        ranks, noisy = drawn.mechanism.select_counted(named.histogram, k, bits.draw())
+        true = (counts[named.items(ranks)] >= counts[k - 1]).mean()
+        told.append((is_noise(tuple(map(int, noisy)), drawn), true <= 0.5))
+    said, rightly, noise = sum(said for said, _ in told), sum(map(all, told)), sum(true for _, true in told)
+    assert said >= 8 and rightly >= said - 2 and rightly >= 0.7 * noise
+
+
 @pytest.mark.parametrize(("users", "k"), [(0, 1), (0, 2), (0, 3), (0, 4), (0, 10), (40, 10)])
 def test_a_ranking_of_noise_is_reported_as_noise(users: int, k: int) -> None:
     """Of 400 items that nobody has, or that all are had alike: 40 rankings, each seeded."""

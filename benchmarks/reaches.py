@@ -30,7 +30,7 @@ from private_topk.transforms.domain import RangeDomain
 from private_topk.transforms.mechanisms import Mechanism, RandomBits
 from private_topk.transforms.mechanisms.choice import reach_of
 from private_topk.transforms.mechanisms.exact.histogram import Histogram, IndexedCounts
-from private_topk.transforms.mechanisms.noisy_counts import publish_counts
+from private_topk.transforms.mechanisms.noisy_counts import DrawnCounts, publish_counts
 from private_topk.transforms.spec import TopK
 
 DATA = ("games gowalla books patent searchlogs medcost income hepth news_part foods_synth").split()
@@ -79,7 +79,7 @@ def verdicts(data: str, names: list[str]) -> str:
     said, found = [], []
     for k, epsilon, name in itertools.product((*_SHORT, *KS), EPSILONS, names):
         mechanism = make(name, epsilon)
-        noisy = "drawn" if mechanism.guarantee.publishes_counts else None
+        noisy = DrawnCounts() if mechanism.guarantee.publishes_counts else None
         top_k = TopK(k, mechanism, RangeDomain(0, len(counts)), publish_counts=noisy)
         expected, items = published(top_k, counts, bits)
         said.append(is_noise(tuple(map(int, expected.noisy_counts)), top_k))

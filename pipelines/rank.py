@@ -40,7 +40,7 @@ from private_topk.pipelines.run import run
 from private_topk.pipelines.show.charts import Picture, bump_chart, has_places, list_chart
 from private_topk.pipelines.show.page import page, snippet
 from private_topk.pipelines.show.published import PublishedReport, titled
-from private_topk.pipelines.show.reading import read_published
+from private_topk.pipelines.show.reading import read_published, titles_at
 from private_topk.pipelines.show.templates import STYLE
 from private_topk.pipelines.sinks import ToFile
 from private_topk.pipelines.sources.columns import Columns
@@ -390,18 +390,22 @@ class Rankings:
         raise InvalidArgument("plot", f"has nothing to draw: {why}", "print the rankings")
 
     @by_signature
-    def titled(self, titles: Mapping[Any, str]) -> Rankings:
+    def titled(self, titles: Mapping[Any, str] | str | os.PathLike[str]) -> Rankings:
         """The same rankings with titles for items where they are printed, plotted or a page; rows and files keep items.
 
         Args:
             titles: of an item; what has none, or one that others have too, keeps its own name. Those of a frame are
-                `dict(zip(books["id"], books["title"]))`.
+                `dict(zip(books["id"], books["title"]))`; or a table's path, read as `show --item-titles` reads it.
 
         Raises:
-            InvalidArgument: `titles` is no mapping to texts.
+            InvalidArgument: `titles` is no mapping to texts, or no such table.
         """
+        if isinstance(titles, str | os.PathLike):
+            return replace(self, _titles=titles_at(as_path(titles, "titles"), self.report()))
         if not isinstance(titles, Mapping) or not all(isinstance(title, str) for title in titles.values()):
-            raise InvalidArgument("titles", "must be a dict of items to texts", "of a frame, dict(zip(ids, titles))")
+            raise InvalidArgument(
+                "titles", "must be a path or a dict of items to texts", "such as dict(zip(ids, titles))"
+            )
         named = {tuple(map(str, item if isinstance(item, tuple) else (item,))): title for item, title in titles.items()}
         return replace(self, _titles=named)
 

@@ -73,9 +73,9 @@ class Ranking:
     noise: NoiseSize | None = None
     group: Label | None = None
     noisy_weights: tuple[float, ...] | None = None
-    group_number: int | None = None
-    item_columns: tuple[str, ...] = ("item",)
-    group_columns: tuple[str, ...] = ("group",)
+    group_number: int | None = field(default=None, repr=False)
+    item_columns: tuple[str, ...] = field(default=("item",), repr=False)
+    group_columns: tuple[str, ...] = field(default=("group",), repr=False)
 
     def label(self) -> str:
         """A name of its own among the rankings of a release."""

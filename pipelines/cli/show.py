@@ -59,7 +59,8 @@ _NEEDS = {
 
 def _show(arguments: Namespace, others: list[str]) -> None:
     from private_topk.pipelines.show.books import with_books
-    from private_topk.pipelines.show.reading import read_published
+    from private_topk.pipelines.show.published import titled
+    from private_topk.pipelines.show.reading import read_published, titles_at
     from private_topk.pipelines.show.sign_off import registry_entry, sheet
     from private_topk.pipelines.show.words import in_text, what_is_lost, what_was_adopted
 
@@ -72,7 +73,9 @@ def _show(arguments: Namespace, others: list[str]) -> None:
                 name, f"needs {' or '.join(f'{{{owner}}}' for owner in owners)}", "give it too, or leave this out"
             )
     report = replace(read_published(*arguments.ranking), heading=arguments.title or "")
-    report = _titled(report, arguments) if arguments.item_titles else report
+    if arguments.item_titles:
+        titles = titles_at(arguments.item_titles, report, arguments.item_column, arguments.title_column or "title")
+        report = titled(report, titles)
     report, books = with_books(report, arguments.ranking, arguments.ledger)
     report = report if arguments.group is None else _of_group(report, arguments.group)
     if arguments.html:
@@ -115,18 +118,6 @@ def _write_page(report: PublishedReport, arguments: Namespace) -> None:
 
 def _manifest(report: PublishedReport) -> dict[str, Any] | None:
     return None if report.manifest is None else report.manifest.to_json()
-
-
-def _titled(report: PublishedReport, arguments: Namespace) -> PublishedReport:
-    """The report with its items by the titles in a table."""
-    from private_topk.pipelines.release.formats import columns_in
-    from private_topk.pipelines.show.published import titled
-    from private_topk.pipelines.sources.domain import read_titles
-
-    names = columns_in(report.rows[0])[1] if report.rows else ("item",)
-    of_rows = (report.manifest and report.manifest.columns or {}).get("item", names)  # by whose name lists are read too
-    titles = read_titles(arguments.item_titles, arguments.item_column or of_rows, arguments.title_column or "title")
-    return titled(report, titles)
 
 
 def _of_group(report: PublishedReport, group: str) -> PublishedReport:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -24,6 +24,7 @@ from private_topk.pipelines.release.promise import (
     series_of,
 )
 from private_topk.pipelines.show.published import PublishedReport, when
+from private_topk.pipelines.sources.domain import read_titles
 from private_topk.transforms.errors import InvalidArgument, verbatim
 from private_topk.transforms.stated import some
 
@@ -80,6 +81,15 @@ def read_published(*places: str) -> PublishedReport:
     }
     report = in_series([each for _, each in published.values() if each is not None])
     return replace(report, rows=rows, lost=lost)
+
+
+def titles_at(
+    path: str, report: PublishedReport, item_column: str | Sequence[str] | None = None, title_column: str = "title"
+) -> dict[tuple[str, ...], str]:
+    """The titles in a table, of the items of a report as its rows name them. Raises InvalidArgument."""
+    names = columns_in(report.rows[0])[1] if report.rows else ("item",)
+    of_rows = (report.manifest and report.manifest.columns or {}).get("item", names)  # by whose name lists are read too
+    return read_titles(path, item_column or of_rows, title_column)
 
 
 def in_series(manifests: Iterable[Manifest]) -> PublishedReport:

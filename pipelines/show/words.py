@@ -258,7 +258,8 @@ def what_counts(manifest: Manifest) -> str:
     most = ""
     if limit is not None:
         many, were = ("One item", "was") if limit == 1 else (f"At most {limit:,} items", "were")
-        of_each = "of each person" if series else "of each person and window"
+        whole = series or all(window.start is None for window in manifest.windows)
+        of_each = f"of each person{'' if whole else ' and window'}"
         most = f"{many} {of_each} {were} counted{', the first ones in the period' if series else ''}."
     windows = manifest.max_windows_per_user
     of_windows = f"Each counted in at most {windows:,} of the windows." if windows else ""
@@ -305,6 +306,7 @@ def how_to_read(report: PublishedReport) -> list[str]:
     drawn = manifest is not None and manifest.private  # of others nobody knows whether there is any noise
     far, counted = of_places(report), drawn and any(listing.counted for listing in listings)
     count, enough = listings[0].counts if listings else "count", noise.enough(_drawn(report))
+    added = "weight" if _adds_weights(manifest) else count
     sentences = {
         what_is_ranked(manifest): manifest is not None,
         "This ranking is a set: the items stand in the order of the public list, or in alphabetical order, and not "
@@ -318,7 +320,7 @@ def how_to_read(report: PublishedReport) -> list[str]:
         "stands too high in one window may do so in all that follow.": drawn and several and series,
         "Noise is drawn anew in every window: an item that moves by a place or two from one window to the next may not "
         "have moved at all.": drawn and several and not series,
-        of_kept_rows(count): not counted and any(report.leaves_rows_out(group) for group in report.by_group()),
+        of_kept_rows(added): not counted and any(report.leaves_rows_out(group) for group in report.by_group()),
         f"{count.capitalize()}s have noise of their own and may be below zero. Where a range is shown, the {count} "
         f"without noise lies in it with a probability of at least 95%, for {_of_which(manifest)}. "
         f"{count.capitalize()}s of one ranking may have much of their noise in common, which sums and averages of them "
@@ -434,12 +436,19 @@ def what_was_corrected(manifest: Manifest) -> str:
     return "one correction" if corrections == 1 else f"{corrections:,} corrections" if corrections else ""
 
 
+def _adds_weights(manifest: Manifest | None) -> bool:
+    """Whether somebody may have more items that count than weigh wholly; otherwise sums of weights are of people."""
+    if manifest is None or manifest.weights is None:
+        return False
+    whole, most = (manifest.parameters.get(name) or 0 for name in ("whole_items", "max_items_per_user"))
+    return bool(whole < most)
+
+
 def what_is_ranked(manifest: Manifest | None) -> str:
     """What items are ranked by, in one sentence; nothing where no manifest tells."""
     if manifest is None:
         return ""
-    whole, most = (manifest.parameters.get(name) or 0 for name in ("whole_items", "max_items_per_user"))
-    if manifest.weights is None or whole >= most:  # nobody has more items that count than weigh wholly
+    if manifest.weights is None or not _adds_weights(manifest):
         return manifest.score.explained
     return (
         "Items are ranked by sums of weights, not of people: a person of whom t items count adds "

@@ -170,8 +170,9 @@ def test_all_that_reads_rankings_takes_both() -> None:
     read = Rankings.read(integers)
     named = read.titled({IDS[0]: "Amber Avenue"})
     assert str(named) in titled and "Amber Avenue" in named.html() and named.to_rows() == read.to_rows()
+    assert str(read.titled("titles.csv")) == str(read.titled(Path("titles.csv"))) == str(named)
     assert read.titled({IDS[0]: "Amber", IDS[1]: "Amber"}).html() == read.html(), "which of them it is cannot be told"
-    with pytest.raises(InvalidArgument, match="titles must be a dict of items to texts"):
+    with pytest.raises(InvalidArgument, match="titles must be a path or a dict of items to texts"):
         read.titled({IDS[0]: 1})
     write(Path("plays.csv"), [{**row, "track": row["item"]} for row in ROWS])
     write(Path("titles.csv"), f"track,title\n{IDS[0]},Amber Avenue\n")

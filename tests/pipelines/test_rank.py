@@ -781,6 +781,8 @@ def test_a_ranking_by_weights_says_so(mechanism: str, counted: bool) -> None:
     assert ranked[0].items[0] == "a" and "how many different people" not in told + ranked.html()
     assert "a person of whom t items count adds min(1, sqrt(20 / t)) to each" in told
     assert ("with noise whose standard deviation is 2." in told) is counted
+    assert "beyond the bounds is in no weight: with all rows weights may" in told
+    assert "of each person were counted" in told and "group_columns" not in repr(ranked[0])
     bounded = str(rank(frame, mechanism=mechanism, epsilon=8, delta=1e-5, max_items_per_user=20, **among))
     assert "how many different people" in bounded and "weights" not in bounded, "each of 20 items weighs wholly"
 

@@ -67,6 +67,8 @@ def test_durations_and_calendar_lengths_are_read_or_refused() -> None:
             duration(text)
     with pytest.raises(ValueError, match="day, week, month, quarter, year; got 'Week'"):
         window_length("Week")
+    with pytest.raises(ValueError, match="got 'monthly': did you mean month"):
+        window_length("monthly")
 
 
 @pytest.mark.parametrize(

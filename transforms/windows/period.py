@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from private_topk.transforms.errors import InvalidArgument, by_signature, verbatim
+from private_topk.transforms.errors import InvalidArgument, by_signature, did_you_mean, verbatim
 from private_topk.transforms.windows.calendar import UNITS, CalendarWindows
 from private_topk.transforms.windows.calendar import time_zone as zone_named
 from private_topk.transforms.windows.windowing import (
@@ -259,7 +259,8 @@ def window_length(text: str) -> timedelta | str:
     try:
         return duration(text)
     except ValueError:
-        raise ValueError(f"must be {_LENGTH_RULE}, or {', '.join(UNITS)}; got {text!r}") from None
+        meant = (hint := did_you_mean(text, UNITS)) and f": {hint}"
+        raise ValueError(f"must be {_LENGTH_RULE}, or {', '.join(UNITS)}; got {text!r}{meant}") from None
 
 
 def moment(text: str) -> datetime:

@@ -389,7 +389,7 @@ class Rankings:
         why = "sets have no places to follow over windows" if any_item else "no item was released"
         raise InvalidArgument("plot", f"has nothing to draw: {why}", "print the rankings")
 
-    @by_signature
+    @partial(by_signature, argument=lambda field: "titles" if field == "item_titles" else field)
     def titled(self, titles: Mapping[Any, str] | str | os.PathLike[str]) -> Rankings:
         """The same rankings with titles for items where they are printed, plotted or a page; rows and files keep items.
 

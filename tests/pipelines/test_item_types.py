@@ -174,6 +174,8 @@ def test_all_that_reads_rankings_takes_both() -> None:
     assert read.titled({IDS[0]: "Amber", IDS[1]: "Amber"}).html() == read.html(), "which of them it is cannot be told"
     with pytest.raises(InvalidArgument, match="titles must be a path or a dict of items to texts"):
         read.titled({IDS[0]: 1})
+    with pytest.raises(InvalidArgument, match="titles none.csv does not exist"):
+        read.titled("none.csv")
     write(Path("plays.csv"), [{**row, "track": row["item"]} for row in ROWS])
     write(Path("titles.csv"), f"track,title\n{IDS[0]},Amber Avenue\n")
     own = published("o.avro", input="plays.csv", item_column="track")  # lists are read by the rows' name of the item

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
 from functools import lru_cache
 
 from private_topk.pipelines.budget.rows import BROKEN
@@ -42,9 +41,7 @@ def drawn_with(manifest: Manifest) -> TopK | None:
     domain = manifest.domain
     if domain is None or domain.number is None or domain.kind == "unknown" or domain.by_group is not None:
         return None
-    if manifest.answer != "sequence":
-        return None
-    drawn = _drawn_with(manifest)
+    drawn = _drawn_with(manifest) if manifest.answer == "sequence" else None
     return drawn if drawn is not None and drawn.added_up == drawn.score else None
 
 
@@ -80,13 +77,9 @@ def _noisiest(manifests: Iterable[Manifest]) -> tuple[float, Manifest] | None:
 
 
 def _drawn_with(manifest: Manifest) -> TopK | None:
-    """What a window was drawn with, but for counts of their own budget; None where that is not known."""
-    if manifest.mechanism not in MECHANISMS or not manifest.private:
-        return None
+    """What a window was drawn with; None where that is not known."""
     with suppress(*BROKEN, InvalidArgument):  # of another version
-        drawn = agreement.drawn_with(manifest)
-        counts = drawn.publish_counts if drawn.draws_counts else None
-        return replace(drawn, publish_counts=counts, groups=None, max_windows_per_user=None)
+        return agreement.drawn_with(manifest) if manifest.mechanism in MECHANISMS and manifest.private else None
     return None
 
 
@@ -94,17 +87,13 @@ def own_gaussian(manifest: Manifest, published: int) -> float | None:
     """The standard deviation of the Gaussian noise that each of so many counts has of its own, beside what all share;
     None where it is other noise, comes with the draw, or is not known.
     """
-    counts = manifest.privacy and manifest.privacy.counts
-    if not counts or not counts.get("delta") or manifest.mechanism not in MECHANISMS:
-        return None
-    with suppress(*BROKEN, InvalidArgument):  # of another version
-        return _own_gaussian(agreement.drawn_with(manifest), published)
-    return None
+    drawn = _drawn_with(manifest)
+    return None if drawn is None else _own_gaussian(drawn, published)
 
 
 @lru_cache(maxsize=1024)
 def _own_gaussian(drawn: TopK, published: int) -> float | None:
-    if not isinstance(drawn.publish_counts, CountBudget):
+    if not isinstance(drawn.publish_counts, CountBudget) or not drawn.publish_counts.delta:
         return None
     law = drawn.noise_of_own_budget(published, drawn.publish_counts)
     return math.sqrt(law.own) * float(drawn.score.unit) if isinstance(law, SharedGaussian) else None

@@ -21,6 +21,7 @@ from private_topk.pipelines.release.manifest import (
     Manifest,
     PrivacyFacts,
     RankedGroups,
+    Weights,
     Zcdp,
 )
 from private_topk.pipelines.release.promise import not_corrected, of_epsilons
@@ -306,7 +307,7 @@ def how_to_read(report: PublishedReport) -> list[str]:
     drawn = manifest is not None and manifest.private  # of others nobody knows whether there is any noise
     far, counted = of_places(report), drawn and any(listing.counted for listing in listings)
     count, enough = listings[0].counts if listings else "count", noise.enough(_drawn(report))
-    added = "weight" if _adds_weights(manifest) else count
+    added = "weight" if manifest and _weights_of(manifest) else count
     sentences = {
         what_is_ranked(manifest): manifest is not None,
         "This ranking is a set: the items stand in the order of the public list, or in alphabetical order, and not "
@@ -436,24 +437,22 @@ def what_was_corrected(manifest: Manifest) -> str:
     return "one correction" if corrections == 1 else f"{corrections:,} corrections" if corrections else ""
 
 
-def _adds_weights(manifest: Manifest | None) -> bool:
-    """Whether somebody may have more items that count than weigh wholly; otherwise sums of weights are of people."""
-    if manifest is None or manifest.weights is None:
-        return False
-    whole, most = (manifest.parameters.get(name) or 0 for name in ("whole_items", "max_items_per_user"))
-    return bool(whole < most)
-
-
 def what_is_ranked(manifest: Manifest | None) -> str:
     """What items are ranked by, in one sentence; nothing where no manifest tells."""
     if manifest is None:
         return ""
-    if manifest.weights is None or not _adds_weights(manifest):
+    if (weights := _weights_of(manifest)) is None:
         return manifest.score.explained
     return (
         "Items are ranked by sums of weights, not of people: a person of whom t items count adds "
-        f"{manifest.weights.of_a_user_with_t_items} to each, so that people with few items count most."
+        f"{weights.of_a_user_with_t_items} to each, so that people with few items count most."
     )
+
+
+def _weights_of(manifest: Manifest) -> Weights | None:
+    """How people are weighed, where one may have more items that count than weigh wholly: else sums are of people."""
+    whole, most = (manifest.parameters.get(name) or 0 for name in ("whole_items", "max_items_per_user"))
+    return manifest.weights if whole < most else None
 
 
 def _items(domain: ListedItems) -> str:

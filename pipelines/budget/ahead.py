@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
+from typing import Any
 
 from private_topk.pipelines.budget.accounting import ADOPTED, HORIZON, Books, Budget, Entry, budget_usage, heaviest
 from private_topk.pipelines.budget.rows import moment
@@ -60,9 +61,30 @@ def ahead_of(budget: Budget, books: Books, left: int, horizon: int, readings: Se
 
 
 def _with(budget: Budget, spent: list[tuple[int, Cost]], more: Sequence[tuple[int, Sequence[Cost]]]) -> Cost:
-    """What is spent with so many more periods, where all are read alike: epsilons count if all add up."""
-    sums = (Cost.sum([*spent, *((left, each[end]) for left, each in more)]) for end in (0, -1))
-    return min(sums, key=budget.used)
+    """What is spent with so many more periods, where all are read alike, as `outlook` has them charged."""
+    return min(_sums(spent, more), key=budget.used)
+
+
+def _sums(spent: list[tuple[int, Cost]], more: Sequence[tuple[int, Sequence[Cost]]]) -> list[Cost]:
+    """What is spent with so many more periods by their rhos, and as they add up: epsilons count if all do."""
+    return [Cost.sum([*spent, *((left, each[end]) for left, each in more)]) for end in (0, -1)]
+
+
+def outlook(books: Books, charge: Entry) -> tuple[int, Fraction]:
+    """How well a charge leaves room, by the reading of its cost that it has: how many more periods of its own report
+    fit after it, and the part of the budget that would be used with the periods left of all reports.
+
+    Each period is charged so that these come out best, and not so that it takes least by itself: else the first ones
+    may be charged by their epsilons, which have no room for the last, and rhos none any more after them. Where all by
+    one reading is best, it stays best after each: the other one adds no less to the sum that counts.
+    """
+    name = charge.release_id.partition("/")[0]
+    books = books._replace(charges=[*books.charges, charge])
+    for budget in books.budgets:
+        if found := [(other, each) for other, _, each in reports_ahead(budget, books)]:
+            used = budget.used(_in_all(budget, books, [each for _, each in found]))
+            return sum(each.fitting for other, each in found if other == name), used
+    return 0, Fraction(0)
 
 
 def beside_others(budget: Budget, books: Books, own: Ahead, name: str, which: str) -> str:
@@ -89,9 +111,13 @@ def enough(budget: Budget, books: Books, own: Ahead, name: str) -> str:
     """The epsilon of a new ledger that holds all that is charged and all periods of all reports, one of them as it is
     given, at the same deltas; nothing where these, another unit or an earlier period of the budget want more than that.
     """
-    in_all = _in_all(budget, books, [own, *(each for other, _, each in reports_ahead(budget, books) if other != name)])
-    alone = len(books.budgets) == 1 and budget_usage(budget, books).period == 1
-    return _promise(budget, in_all) if alone and in_all.zcdp_delta <= budget.kept else ""
+    spent = heaviest(budget, budget_usage(budget, books).charges)
+    reports = [own, *(each for other, _, each in reports_ahead(budget, books) if other != name)]
+    sums = _sums(spent, [(each.left, each.readings) for each in reports])
+    fitting = [in_all for in_all in sums if in_all.zcdp_delta <= budget.kept]
+    if not fitting or len(books.budgets) > 1 or budget_usage(budget, books).period > 1:
+        return ""
+    return _promise(budget, min(fitting, key=lambda in_all: budget.guarantee(in_all).epsilon))
 
 
 def _in_all(budget: Budget, books: Books, reports: Sequence[Ahead]) -> Cost:
@@ -119,8 +145,9 @@ def reports_ahead(budget: Budget, books: Books) -> Iterator[tuple[str, Entry, Ah
     which one that was stopped is known: as that asks, and each as if the others asked for no more. Only the budget of
     whole users is shared by periods.
 
-    Of a report whose first period was moved, what was charged before its present horizon is none of that. Where its
-    newest charge notes no ends of the horizon, as that of windows to date, all that was charged counts as of it.
+    Of a report whose first period was moved, what was charged before its present horizon is none of that, which is the
+    one that was begun last: a correction by the file of an earlier one begins none. Where that notes no ends, as of
+    windows to date, all that was charged counts as of it.
     """
     reports: dict[str, list[Entry]] = {}
     for entry in books.charges:
@@ -128,7 +155,13 @@ def reports_ahead(budget: Budget, books: Books) -> Iterator[tuple[str, Entry, Ah
         if slash and entry.dataset == budget.dataset and budget.unit == "user":
             reports.setdefault(name, []).append(entry)
     for name, charged in reports.items():
-        horizon, cost, ends = next(filter(None, map(_horizon, reversed(charged))), (0, Cost.sum([]), None))
+        horizons = dict[tuple[int, Any], Cost]()  # in the order in which they were begun, with their newest cost
+        for entry in charged:
+            if told := _horizon(entry):
+                horizons[told] = entry.cost
+        if not horizons:
+            continue
+        (horizon, ends), cost = horizons.popitem()
         if horizon < 2:
             continue
         windows: Windows | None = Windows.union([each.windows for each in charged])
@@ -139,14 +172,14 @@ def reports_ahead(budget: Budget, books: Books) -> Iterator[tuple[str, Entry, Ah
             yield name, charged[-1], ahead_of(budget, books, left, horizon, cost.readings())
 
 
-def _horizon(entry: Entry) -> tuple[int, Cost, tuple[datetime, datetime] | None] | None:
-    """How many windows share the total of a charge, what one costs, and the two ends of all where these are noted; None
-    of one that does not tell.
+def _horizon(entry: Entry) -> tuple[int, tuple[datetime, datetime] | None] | None:
+    """How many windows share the total of a charge, and the two ends of all where these are noted; None of one that
+    does not tell.
     """
     with suppress(KeyError, TypeError, ValueError):  # a request of one's own, which may note anything
         asked = json.loads(entry.question)["asked"]
         ends = asked.get(HORIZON)
-        return int(asked["horizon"]), entry.cost, ends and (moment(ends["start"]), moment(ends["end"]))
+        return int(asked["horizon"]), (moment(ends["start"]), moment(ends["end"])) if ends else None
     return None
 
 

@@ -34,7 +34,7 @@ from private_topk.pipelines.budget.accounting import (
     most,
     units,
 )
-from private_topk.pipelines.budget.ahead import told_ahead
+from private_topk.pipelines.budget.ahead import outlook, told_ahead
 from private_topk.pipelines.budget.composition import check_unit
 from private_topk.pipelines.budget.rows import BROKEN, ROWS, check_legible, moment
 from private_topk.pipelines.budget.sharing import cost_of, windows_paid_for
@@ -881,7 +881,8 @@ def _check_neighbours(budgets: list[Budget], neighbours: str) -> None:
 
 
 def _best_reading(asked: Entry, request: Request, books: Books, first: float) -> tuple[Entry, Fraction]:
-    """The charge with the reading of its cost that uses least of its unit's budget, and the used part of that budget.
+    """The charge with the reading of its cost that leaves most room for what lies ahead (`outlook`), or else uses least
+    of its unit's budget; and the used part of that budget.
 
     Gaussian noise, say, has two readings (`Cost.readings`): its rho, or its epsilon and delta. The one that is written
     down stays, whatever comes after.
@@ -899,7 +900,11 @@ def _best_reading(asked: Entry, request: Request, books: Books, first: float) ->
             [unit] = (each for each in books.budgets if each.unit == request.unit)
             found.append((read, unit.used(Cost.sum(heaviest(unit, _charges_with(unit, books, read))))))
     if found:
-        return min(found, key=lambda reading: reading[1])
+        def worse(reading: tuple[Entry, Fraction]) -> tuple[int, Fraction, Fraction]:
+            fitting, in_all = outlook(books, reading[0])
+            return -fitting, in_all, reading[1]
+
+        return min(found, key=worse)
     if request.as_read and any(_overdrawn(books, replace(asked, cost=cost)) is None for cost in asked.cost.readings()):
         rule = "another charge came in between: as the manifest tells its cost it fits no more, and nothing was charged"
         raise InvalidArgument("", rule, "call it again: it fits by another reading of its cost")

@@ -323,7 +323,8 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
     used, left, period = float(found["used"]), found["left"], found["period"]
     charges = _charges(found["charges"])
     charges += f", limited by {found['binds']}" if found["binds"] and budget.total.delta else ""
-    several = f", or several of rho {_floored(left['rho'])} in all; delta {_floored(left['delta'])} for single releases"
+    several = f", or several of rho {_floored(left['rho'])} in all (it holds {shown(budget.rho)})"
+    several += f"; delta {_floored(left['delta'])} for single releases"
     if not left["rho"]:
         several = f"; none by rho: {shown(found['spent']['rho'])} of {shown(budget.rho)} is spent"
     fits = f"one release of epsilon {_floored(left['epsilon'])}{several * bool(budget.rho)}"

@@ -395,6 +395,7 @@ class ScheduledReport(Publications):
             remedy = "take a smaller {epsilon}, or let it be renewed in time"
             if total := enough(budgets["user"], books, ahead, self.name):
                 remedy += f"; or open a new ledger like this one with at least {total}, and adopt what is published"
+                remedy += ", of which nothing is drawn again: keep copies"
             refused = InvalidArgument("dataset", rule, remedy)
         yield "horizon", told, refused
 

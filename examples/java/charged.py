@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from private_topk import ReleaseKey
@@ -69,10 +70,19 @@ except ValueError as refusal:  # of the key, of a parameter, or of the ledger
     sys.exit(str(refusal))
 
 
+stopped: list[int] = []  # by these signals: an exception would leave a program that is just starting to run on
+
+
 def run(*more: str) -> None:
-    """Run the program in Java. Ends this one where that has not ended well."""
+    """Run the program in Java. Ends this one where that has not ended well, and both where this one is stopped."""
     words = [f"--input={ORDERS}", f"--parameters={json.dumps(RANKINGS)}", *WORDS, *more]
-    if status := subprocess.run(["java", "-cp", CLASSPATH, "WeeklyDrinks", *words], check=False).returncode:
+    with subprocess.Popen(["java", "-cp", CLASSPATH, "WeeklyDrinks", *words]) as java:
+        while (status := java.poll()) is None and not stopped:
+            time.sleep(0.1)
+        java.kill()
+    if stopped:
+        sys.exit(128 + stopped[0])
+    if status:
         how = f"status {status}: its own lines say why" if status > 0 else f"signal {-status}"
         print(f"the program ended with {how}", file=sys.stderr)
         sys.exit(status if status > 0 else 128 - status)
@@ -85,7 +95,7 @@ for word in WORDS:
             socket.create_connection((host, int(port)), timeout=10).close()
         except (OSError, OverflowError, ValueError):
             sys.exit(f"nothing answers at {word}: start that service, or give its HOST:PORT. Nothing was charged")
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # which ends Java too, and is noted as failed
+signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))  # which ends Java too, and is noted as failed
 # Before the charge: the same pipeline, of which no row comes back.
 try:
     run(DRY)

@@ -19,6 +19,7 @@ from private_topk.pipelines.release.promise import BY_RHO, cost_of_publication, 
 from private_topk.pipelines.show.published import PublishedReport, day_of, in_the_newest, when
 from private_topk.pipelines.show.templates import rendered
 from private_topk.pipelines.show.words import (
+    as_a_guess,
     change_of,
     changes_of,
     corrections_of,
@@ -121,6 +122,7 @@ def _facts(report: PublishedReport, books: Sequence[str]) -> dict[str, Any]:
         "who_counts": who_counts(manifest),
         "what_counts": what_counts(manifest),
         "symbols": in_symbols(manifest),
+        "guess": as_a_guess(privacy),
         "budget": _numbers(privacy),
         "weak": weak_promise(privacy, everything),
         "of_a_window": _of_a_window(manifest, report.parts, report.charged or ()),

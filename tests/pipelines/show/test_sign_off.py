@@ -6,6 +6,7 @@ import csv
 import hashlib
 import html
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,10 +23,10 @@ import yaml
 from private_topk.pipelines.budget import Account, Budget, Ledger, charge
 from private_topk.pipelines.budget.composition import UNITS
 from private_topk.pipelines.question import Question
-from private_topk.pipelines.release.manifest import Manifest
+from private_topk.pipelines.release.manifest import BudgetFacts, Manifest
 from private_topk.pipelines.show.published import PublishedReport
 from private_topk.pipelines.show.sign_off import registry_entry, sheet
-from private_topk.pipelines.show.words import corrections_of
+from private_topk.pipelines.show.words import as_a_guess, corrections_of
 from private_topk.transforms import stated
 from private_topk.transforms.domain import UnknownDomain
 from private_topk.transforms.mechanisms.exact.accounting import epsilon_within
@@ -220,6 +221,17 @@ def test_any_text_stays_a_text_on_the_sheet_and_in_the_entry(name: str) -> None:
         assert all(line.isprintable() and len(line) <= 100 for line in lines)
         deployment = yaml.safe_load(registry_entry(shown))["deployment"]
         assert deployment["basic"]["name"] == shown.title and deployment["privacy_loss"]["privacy_parameters"]
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 0), (1, 0), (2, 1e-6), (1, 0.3), (5, 0.01), (30, 0)])
+def test_no_guess_is_right_more_often_than_the_sheet_says_and_one_is_as_often(epsilon: float, delta: float) -> None:
+    """By the two laws of four answers from which all others of that guarantee follow by forgetting something."""
+    told = as_a_guess(BudgetFacts(epsilon=epsilon, delta=delta))
+    one = (delta, (1 - delta) / (1 + math.exp(-epsilon)), (1 - delta) / (1 + math.exp(epsilon)), 0.0)
+    assert one[1] == pytest.approx(math.exp(epsilon) * one[2])
+    best = sum(map(max, one, reversed(one))) / 2
+    found = re.search(r"right at most (\S+)% of the time", told)
+    assert (found and 0 <= float(found[1]) / 100 - best < 0.001) or (best > 0.999 and "nearly always" in told)
 
 
 def test_nothing_is_signed_for_without_a_promise() -> None:

@@ -48,7 +48,7 @@ class Ahead:
 
 def ahead_of(budget: Budget, books: Books, left: int, horizon: int, readings: Sequence[Cost]) -> Ahead:
     """What so many periods need beside all that is charged, each at the best of some readings of its cost."""
-    spent = heaviest(budget, budget_usage(budget, books).charges)
+    spent = _spent(budget, books)
 
     def after(more: int) -> Cost:
         return _with(budget, spent, [(more, readings)])
@@ -60,14 +60,18 @@ def ahead_of(budget: Budget, books: Books, left: int, horizon: int, readings: Se
     return Ahead(left, horizon, readings, fitting, budget.used(in_all), _promise(budget, in_all))
 
 
-def _with(budget: Budget, spent: list[tuple[int, Cost]], more: Sequence[tuple[int, Sequence[Cost]]]) -> Cost:
+def _spent(budget: Budget, books: Books) -> Cost:
+    return Cost.sum(heaviest(budget, budget_usage(budget, books).charges))
+
+
+def _with(budget: Budget, spent: Cost, more: Sequence[tuple[int, Sequence[Cost]]]) -> Cost:
     """What is spent with so many more periods, where all are read alike, as `outlook` has them charged."""
     return min(_sums(spent, more), key=budget.used)
 
 
-def _sums(spent: list[tuple[int, Cost]], more: Sequence[tuple[int, Sequence[Cost]]]) -> list[Cost]:
+def _sums(spent: Cost, more: Sequence[tuple[int, Sequence[Cost]]]) -> list[Cost]:
     """What is spent with so many more periods by their rhos, and as they add up: epsilons count if all do."""
-    return [Cost.sum([*spent, *((left, each[end]) for left, each in more)]) for end in (0, -1)]
+    return [Cost.sum([(1, spent), *((left, each[end]) for left, each in more)]) for end in (0, -1)]
 
 
 def outlook(books: Books, charge: Entry) -> tuple[int, Fraction]:
@@ -95,9 +99,8 @@ def beside_others(budget: Budget, books: Books, own: Ahead, name: str, which: st
     if others:
         told = f"{_together(budget, books, [own, *others])}; this one alone {told}"
     told += "; reports that were never charged are not counted" if own.fitting else ""
-    return (
-        f"{told}; the periods left of this one cost {_of_total(budget, _with(budget, [], [(own.left, own.readings)]))}"
-    )
+    cost = _with(budget, Cost.sum([]), [(own.left, own.readings)])
+    return f"{told}; the periods left of this one cost {_of_total(budget, cost)}"
 
 
 def _of_total(budget: Budget, cost: Cost) -> str:
@@ -111,7 +114,7 @@ def enough(budget: Budget, books: Books, own: Ahead, name: str) -> str:
     """The epsilon of a new ledger that holds all that is charged and all periods of all reports, one of them as it is
     given, at the same deltas; nothing where these, another unit or an earlier period of the budget want more than that.
     """
-    spent = heaviest(budget, budget_usage(budget, books).charges)
+    spent = _spent(budget, books)
     reports = [own, *(each for other, _, each in reports_ahead(budget, books) if other != name)]
     sums = _sums(spent, [(each.left, each.readings) for each in reports])
     fitting = [in_all for in_all in sums if in_all.zcdp_delta <= budget.kept]
@@ -121,8 +124,7 @@ def enough(budget: Budget, books: Books, own: Ahead, name: str) -> str:
 
 
 def _in_all(budget: Budget, books: Books, reports: Sequence[Ahead]) -> Cost:
-    spent = heaviest(budget, budget_usage(budget, books).charges)
-    return _with(budget, spent, [(each.left, each.readings) for each in reports])
+    return _with(budget, _spent(budget, books), [(each.left, each.readings) for each in reports])
 
 
 def _together(budget: Budget, books: Books, reports: Sequence[Ahead]) -> str:

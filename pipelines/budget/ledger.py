@@ -900,6 +900,7 @@ def _best_reading(asked: Entry, request: Request, books: Books, first: float) ->
             [unit] = (each for each in books.budgets if each.unit == request.unit)
             found.append((read, unit.used(Cost.sum(heaviest(unit, _charges_with(unit, books, read))))))
     if found:
+
         def worse(reading: tuple[Entry, Fraction]) -> tuple[int, Fraction, Fraction]:
             fitting, in_all = outlook(books, reading[0])
             return -fitting, in_all, reading[1]

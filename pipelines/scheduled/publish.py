@@ -266,7 +266,15 @@ class ScheduledReport(Publications):
                 yield "ledger", f"{told}, and none is left"
                 return
             request = report.request(ANY)
-            yield "ledger", f"{told}; {which} {fits(account, account.books.quote(request), report.question)}"
+            try:
+                quote = account.books.quote(request)
+            except InvalidArgument as refusal:
+                for name, text, refused in () if refusal.field else self._future_charges(report, None):
+                    yield name, text
+                    if refused:  # the budget does not suffice for the next one, and for all of them needs more
+                        raise InvalidArgument("", f"{refusal.rule}\n  For all: {refused.remedy}") from None
+                raise
+            yield "ledger", f"{told}; {which} {fits(account, quote, report.question)}"
             yield from reports(account, request, self.name)
             for name, text, refused in self._future_charges(report, None):
                 self.unpaid = refused
@@ -393,7 +401,7 @@ class ScheduledReport(Publications):
         if ahead.left > ahead.fitting:
             rule = f"has too little budget: {ahead.left - ahead.fitting:,} of the periods left will be refused"
             remedy = "take a smaller {epsilon}, or let it be renewed in time"
-            if total := enough(budgets["user"], books, ahead, self.name):
+            if total := enough(budgets["user"], books, replace(ahead, readings=cost.readings()), self.name):
                 remedy += f"; or open a new ledger like this one with at least {total}, and adopt what is published"
                 remedy += ", of which nothing is drawn again: keep copies"
             refused = InvalidArgument("dataset", rule, remedy)

@@ -389,6 +389,10 @@ def test_a_first_try_that_leaves_nothing_by_rho_is_told_so_and_which_ledger_hold
     assert "horizon  fits: 60 of 60 periods remain" in told(folder, "--dry-run")
     opened("less", f"{float(needed) * 0.999}")
     assert "horizon  does not fit: 60 of 60 periods" in told(folder, "--dry-run", status=2)
+    opened("none", "0.9")
+    said = told(folder, "--dry-run", status=2)
+    assert "60 of 60 periods remain; " in said and ", so none of them fits; " in said and "does not suffice" in said
+    assert re.search(rf"\n  For all: take a smaller budget.epsilon, .* with at least epsilon {needed}, ", said)
 
 
 def test_two_reports_are_added_up_before_the_first_charge(folder: Path) -> None:

@@ -69,6 +69,16 @@ def weeks(number: int, first: int = 0, days: int = 7) -> Windows:
     return Windows.of(Period(start, start + number * days * DAY, days * DAY))
 
 
+def goes(ledger: Ledger, asked: Request) -> bool:
+    """Whether a request is charged; else the budget does not suffice."""
+    try:
+        ledger.charge(asked)
+    except InvalidArgument as refusal:
+        assert "does not suffice" in str(refusal)
+        return False
+    return True
+
+
 def answer(url: str, pipe: Connection) -> None:
     """What a process of its own does: orders in, answers out, until there are no more."""
     ledger = Ledger(url)

@@ -13,10 +13,9 @@ import pytest
 from private_topk.pipelines.budget.accounting import HORIZON, Budget
 from private_topk.pipelines.budget.ahead import Ahead, ahead_of, beside_others, enough, reports_ahead
 from private_topk.pipelines.budget.ledger import Ledger, Request
-from private_topk.transforms.errors import InvalidArgument
 from private_topk.transforms.mechanisms.cost import Cost
 from private_topk.transforms.windows import utc_text
-from tests.pipelines.budget.support import DAY, MONDAY, request, weeks
+from tests.pipelines.budget.support import DAY, MONDAY, goes, request, weeks
 
 WEEK = 7 * DAY
 DELTA = Fraction(1, 10**6)
@@ -54,15 +53,6 @@ def about_enough(state: np.random.RandomState, tried: Fraction, *reports: tuple[
     large = Budget.of("plays", 1000, 2 * DELTA, unit="user")
     ends = [Cost.sum([(1, Cost(tried)), *((left, cost.readings()[end]) for left, cost in reports)]) for end in (0, -1)]
     return float(min(large.guarantee(end).epsilon for end in ends)) * state.uniform(0.8, 1.1)
-
-
-def goes(ledger: Ledger, asked: Request) -> bool:
-    try:
-        ledger.charge(asked)
-    except InvalidArgument as refusal:
-        assert "does not suffice" in str(refusal)
-        return False
-    return True
 
 
 @pytest.mark.parametrize("seed", range(24))

@@ -122,7 +122,7 @@ def _facts(report: PublishedReport, books: Sequence[str]) -> dict[str, Any]:
         "who_counts": who_counts(manifest),
         "what_counts": what_counts(manifest),
         "symbols": in_symbols(manifest),
-        "guess": as_a_guess(privacy),
+        "guess": as_a_guess(manifest),
         "budget": _numbers(privacy),
         "weak": weak_promise(privacy, everything),
         "of_a_window": _of_a_window(manifest, report.parts, report.charged or ()),

@@ -281,14 +281,19 @@ def in_symbols(manifest: Manifest | None) -> str:
     return said + "".join(f"; {_inequality(budget)} if they differ by {how} {rows}" for budget, rows in more)
 
 
-def as_a_guess(budget: BudgetFacts) -> str:
-    """How well anybody can tell two equally likely neighbours apart: with at most (e^epsilon + delta) / (e^epsilon + 1)
-    right, as the two inequalities of the guarantee give (Kairouz, Oh & Viswanath 2015).
+def as_a_guess(manifest: Manifest) -> str:
+    """How well anybody can tell two equally likely neighbours apart."""
+    told = [f"{guessed(budget)} where they differ by {rows}" for budget, rows in _budgets(manifest)]
+    guess = "Whoever thinks two data sets equally likely, and guesses from the rankings which one it was, is right"
+    return f"{guess} {', '.join(told)}; without them, 50%"
+
+
+def guessed(budget: BudgetFacts) -> str:
+    """How often such a guess is right: with at most (e^epsilon + delta) / (e^epsilon + 1), as the two inequalities of
+    the guarantee give (Kairouz, Oh & Viswanath 2015).
     """
     right = math.ceil(1000 * (1 - (1 - budget.delta) / (1 + math.exp(min(budget.epsilon, 700))))) / 10
-    often = f"at most {right}% of the time" if right < 100 else "perhaps nearly always"
-    guess = "Whoever thinks two such data sets equally likely, and guesses from the rankings which one it was, is right"
-    return f"{guess} {often}; without them, 50%"
+    return f"at most {right}% of the time" if right < 100 else "perhaps nearly always"
 
 
 def change_of(privacy: PrivacyFacts) -> str:

@@ -131,7 +131,8 @@ def _stated(budget: Budget, sums: Sequence[Cost]) -> dict[str, Any]:
     largest_of = {name: max(getattr(each, name) for each in stated) for name in ("epsilon", "delta")}
     added = all((each.epsilon, each.delta) == (one.epsilon, one.delta) for each, one in zip(stated, sums, strict=True))
     rho = max(spent.rho for spent in sums)
-    return {**largest_of, "rho": rho, "accounting": "basic" if added else "zcdp"}
+    epsilons = max(spent.epsilon for spent in sums) if all(spent.adds_up for spent in sums) else None
+    return {**largest_of, "rho": rho, "added_up": epsilons, "accounting": "basic" if added else "zcdp"}
 
 
 def limit(budget: Budget, books: Books) -> str:

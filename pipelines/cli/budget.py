@@ -323,8 +323,7 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
     used, left, period = float(found["used"]), found["left"], found["period"]
     charges = _charges(found["charges"])
     charges += f", limited by {found['binds']}" if found["binds"] and budget.total.delta else ""
-    several = f", or several of rho {_floored(left['rho'])} in all (it holds {shown(budget.rho)})"
-    several += f"; delta {_floored(left['delta'])} for single releases"
+    several = f", or several of rho {_floored(left['rho'])} in all; delta {_floored(left['delta'])} for single releases"
     if not left["rho"]:
         several = f"; none by rho: {shown(found['spent']['rho'])} of {shown(budget.rho)} is spent"
     fits = f"one release of epsilon {_floored(left['epsilon'])}{several * bool(budget.rho)}"
@@ -332,9 +331,14 @@ def _lines(budget: Budget, books: Books, remaining: int | None = None, k: int | 
         fits = "nothing"
     by_rho = f"            by zCDP, from rho {shown(found['spent']['rho'])}; "
     by_rho += "both this epsilon and that of a page are true: it may be at another delta, or of Gaussian noise"
+    added = found["spent"]["added_up"]
+    sums = f"rho {shown(found['spent']['rho'])} of {shown(budget.rho)}"
+    sums = f"epsilon {shown(added)} of {shown(budget.total.epsilon)}, or {sums}" if added is not None else sums
+    sums += "" if added is not None else "; epsilons have no sum any more, as a charge counts by rho alone"
     lines = [
         f"{budget.dataset}: {in_numbers(found['total'])} for {UNITS[budget.unit]}",
         f"  [{'#' * round(30 * min(used, 1)):<30}] {used:.1%} used by {charges}",
+        *([f"  sums      {sums}"] if budget.rho else ()),
         f"  spent     {in_numbers(found['spent'])}",
         *([by_rho] if found["spent"]["accounting"] == "zcdp" else ()),
         f"  fits now  {fits}",

@@ -134,12 +134,16 @@ def test_the_columns_of_a_history_add_up_to_what_is_spent(place: Path, capsys: p
     create(URL, "--epsilon", "4", "--delta", "1e-6", "--privacy-unit", "user")
     total = with_ledger(URL, "--privacy-unit", "user", "--epsilon", "1")
     assert main(arguments("a", *total, weeks=6)) == 0
+    [shown] = told(capsys, "show")["budgets"]
+    assert shown["spent"]["added_up"] == 1 and main(["budget", "show", "--ledger", URL]) == 0
+    assert re.search(r"\n  sums      epsilon 1 of 4, or rho 0\.0208334 of 0\.\d+\n", capsys.readouterr().out)
     noise = ["--mechanism", "gaussian", "--max-items-per-user", "1", "--delta", "1e-7"]
     assert main(arguments("b", *total, *noise, weeks=6)) == 0
     [shown], charges = told(capsys, "show")["budgets"], told(capsys, "history")["charges"]
     assert sum(charge["rho"] for charge in charges) == pytest.approx(shown["spent"]["rho"])
     assert shown["binds"] == "rho" and main(["budget", "show", "--ledger", URL]) == 0
     said = capsys.readouterr().out
+    assert shown["spent"]["added_up"] is None and "; epsilons have no sum any more, as a charge counts by rho" in said
     assert f"by zCDP, from rho {row_of(shown['spent']['rho'])}; both this epsilon and that of a page are true" in said
     assert "used by 2 charges, limited by rho" in said and "  fits now  one release of epsilon " in said
     assert [charge["epsilon"] for charge in charges] == [1, None] and charges[0]["rho"] == pytest.approx(1 / 48)

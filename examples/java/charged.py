@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -49,12 +50,16 @@ RANKINGS = {  # each with an id from public knowledge only
     | {"release_id": "spending/2026", "epsilon": 1.0, "value": "price", "max_value": 20.0, "value_resolution": 0.1},
 }
 
+# Java reads a copy: what is rewritten meanwhile would be released as the rows that were charged.
+kept = tempfile.TemporaryDirectory(prefix=".charged-", dir=".")
+rows = Path(kept.name) / ORDERS.name
 # The same ids, key, orders, compiled code and options are a repeat; others under these ids are refused.
 try:
     code = hashlib.sha256()
     for path in CODE:
         code.update(hashlib.sha256(path.read_bytes()).digest())
-    fingerprint = hmac.digest(ReleaseKey.parse(KEY).derive("input"), ORDERS.read_bytes(), "sha256").hex()
+    rows.write_bytes(content := ORDERS.read_bytes())
+    fingerprint = hmac.digest(ReleaseKey.parse(KEY).derive("input"), content, "sha256").hex()
     requests = [  # of unit user, since people come back in other weeks: each week costs
         Request.of(
             RankRows(**parameters).rank,
@@ -75,7 +80,7 @@ stopped: list[int] = []  # by these signals: an exception would leave a program 
 
 def run(*more: str) -> None:
     """Run the program in Java. Ends this one where that has not ended well, and both where this one is stopped."""
-    words = [f"--input={ORDERS}", f"--parameters={json.dumps(RANKINGS)}", *WORDS, *more]
+    words = [f"--input={rows}", f"--parameters={json.dumps(RANKINGS)}", *WORDS, *more]
     with subprocess.Popen(["java", "-cp", CLASSPATH, "WeeklyDrinks", *words]) as java:
         while (status := java.poll()) is None and not stopped:
             time.sleep(0.1)
@@ -95,7 +100,8 @@ for word in WORDS:
             socket.create_connection((host, int(port)), timeout=10).close()
         except (OSError, OverflowError, ValueError):
             sys.exit(f"nothing answers at {word}: start that service, or give its HOST:PORT. Nothing was charged")
-signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))  # which ends Java too, and is noted as failed
+for each in (signal.SIGINT, signal.SIGTERM):  # which end Java too, and are noted as failed
+    signal.signal(each, lambda number, _: stopped.append(number))
 # Before the charge: the same pipeline, of which no row comes back.
 try:
     run(DRY)
@@ -104,8 +110,8 @@ except SystemExit:
     raise
 if DRY in sys.argv:
     for request, receipt in zip(requests, receipts, strict=True):
-        used = "a repeat, free" if receipt.used is None else f"{float(receipt.used):.1%} of the budget would be used"
-        print(f"{request.release_id}: {used}; {request.noise}")
+        part = receipt.used and f"with it {float(receipt.used):.1%} of the budget would be used"
+        print(f"{request.release_id}: {part or 'a repeat, free'}; {request.noise}")
     print("Nothing was charged")
     sys.exit()
 try:

@@ -149,7 +149,9 @@ def charged(tmp_path: Path) -> tuple[list[str], dict[str, Any]]:
     classpath.write_text("")
     slow = "echo $$; exec /bin/sleep 99"
     java.write_text(
-        '#!/bin/sh\ncase "$*" in *--dryRun) exit $EXPANDS;; *=again*) exit 0;; *=killed*) kill -9 $$;; '
+        '#!/bin/sh\ncase "$*" in *=rewritten*--dryRun) echo bo,tea > weekly.csv; exit 0;; '
+        '*=rewritten*) read row < "${4#*=}"; test "$row" = ana,cake; exit;; '
+        "*--dryRun) exit $EXPANDS;; *=again*) exit 0;; *=killed*) kill -9 $$;; "
         f"*=slow*) {slow};; esac\nexit 7"
     )
     java.chmod(0o755)
@@ -173,7 +175,7 @@ def test_a_java_program_is_charged_once_it_expands_and_tells_its_status(
         ([f"--expansion={gone}"], "", 0, 1, f"nothing answers at --expansion={gone}: .*Nothing was charged", []),
         (["--jobEndpoint=8099"], "", 0, 1, "nothing answers at --jobEndpoint=8099: .*Nothing was charged", []),
         (["--output=top"], "", 5, 5, "the program ended with status 5: .*\nNothing was charged", []),
-        (["--dryRun", "--output=top"], "", 0, 0, "^popular/2026: 60.0% of the budget would be used; .*\nspending/", []),
+        (["--dryRun", "--output=top"], "", 0, 0, "^popular/2026: with it 60.0% of the budget would .*\nspending/", []),
         (["--output=top"], "", 0, 7, "\nthe program ended with status 7", ["failed"] * 2),
         (["--output=killed"], "", 0, 137, "\nthe program ended with signal 9\n", ["failed"] * 2),
         (["--output=again"], "", 0, 0, "^(ledger: resuming .*\n){2}$", ["released"] * 2),
@@ -200,15 +202,31 @@ def test_a_java_program_is_charged_once_it_expands_and_tells_its_status(
     assert done.returncode == 1 and re.match("release_key file:.* cannot be read: ", done.stderr)
 
 
-def test_a_java_program_ends_with_what_charged_it(charged: tuple[list[str], dict[str, Any]], tmp_path: Path) -> None:
+def test_a_java_program_reads_the_rows_that_were_charged(
+    charged: tuple[list[str], dict[str, Any]], tmp_path: Path
+) -> None:
+    """Whatever is written in their place meanwhile; and no copy of them stays."""
+    command, how = charged
+    Ledger(f"sqlite:///{tmp_path}/budget.db").create(Budget.of("orders", 5, unit="user"))
+    (tmp_path / "weekly.csv").write_text("ana,cake\n")
+    before = {*tmp_path.iterdir(), tmp_path / "budget.db"}
+    done = subprocess.run([*command, "--output=rewritten"], **how, timeout=60, check=False)
+    assert done.returncode == 0 and (tmp_path / "weekly.csv").read_text() == "bo,tea\n", done.stderr
+    assert {*tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(("sent", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_java_program_ends_with_what_charged_it(
+    charged: tuple[list[str], dict[str, Any]], tmp_path: Path, sent: signal.Signals, status: int
+) -> None:
     command, how = charged
     ledger = Ledger(f"sqlite:///{tmp_path}/budget.db")
     ledger.create(Budget.of("orders", 5, unit="user"))
     with subprocess.Popen([*command, "--output=slow"], **how) as process:
         assert process.stdout is not None
         java = int(process.stdout.readline())
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 143
+        process.send_signal(sent)
+        assert process.wait(30) == status
     with pytest.raises(ProcessLookupError):
         os.kill(java, 0)
     assert [entry.outcome for entry in ledger.read().charges] == ["failed"] * 2
